@@ -1,0 +1,113 @@
+//! Shapes and axes: a row-major tensor seen as outer × len × inner around the axis of a scan.
+
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::operation::Operation;
+
+/// A row-major tensor as an operation along one axis sees it.
+///
+/// There are `outer · inner` sequences of `len` steps. Step `t` of sequence `(o, i)` is element `(o·len + t)·inner + i`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Extents {
+    /// The product of the extents before the axis.
+    pub outer: usize,
+    /// The extent of the axis.
+    pub len: usize,
+    /// The product of the extents after the axis, which is also the distance in elements from a step to the next.
+    pub inner: usize,
+}
+
+impl Extents {
+    /// The number of elements.
+    pub const fn elements(self) -> usize {
+        self.outer * self.len * self.inner
+    }
+
+    /// The number of sequences.
+    pub const fn sequences(self) -> usize {
+        self.outer * self.inner
+    }
+}
+
+/// The extents of a tensor of `shape` around `axis`, where a negative axis counts from the end.
+///
+/// # Errors
+/// [`Error::RankZero`], [`Error::AxisOutOfRange`], or [`Error::ShapeTooLarge`] where `T`s of that shape are more than
+/// `isize::MAX` bytes. An extent of 0 does not make an otherwise impossible shape possible.
+///
+/// # Examples
+/// ```
+/// use ptxscan::{Extents, Operation, extents};
+///
+/// let shape = [2, 3, 5, 7];
+/// assert_eq!(extents::<f32>(Operation::CUMSUM, &shape, -2)?, Extents { outer: 6, len: 5, inner: 7 });
+/// # Ok::<(), ptxscan::Error>(())
+/// ```
+pub fn extents<T: Element>(operation: Operation, shape: &[usize], axis: isize) -> Result<Extents> {
+    let rank = shape.len();
+    if rank == 0 {
+        return Err(Error::RankZero { operation });
+    }
+    let from_start = if axis < 0 {
+        axis.checked_add_unsigned(rank)
+    } else {
+        Some(axis)
+    };
+    let index = from_start
+        .and_then(|axis| usize::try_from(axis).ok())
+        .filter(|&axis| axis < rank)
+        .ok_or(Error::AxisOutOfRange {
+            operation,
+            axis,
+            rank,
+        })?;
+
+    shape
+        .iter()
+        .try_fold(size_of::<T>(), |bytes, &extent| {
+            bytes.checked_mul(extent.max(1))
+        })
+        .filter(|&bytes| bytes <= isize::MAX as usize)
+        .ok_or_else(|| Error::ShapeTooLarge {
+            operation,
+            shape: shape.to_vec(),
+            element_bytes: size_of::<T>(),
+        })?;
+    Ok(Extents {
+        outer: shape[..index].iter().product(),
+        len: shape[index],
+        inner: shape[index + 1..].iter().product(),
+    })
+}
+
+/// Checks the lengths of a call's tensors against its shape, once for all back ends.
+pub(crate) fn validate<T: Element>(
+    operation: Operation,
+    inputs: &[usize],
+    shape: &[usize],
+    axis: isize,
+    out: Option<usize>,
+) -> Result<Extents> {
+    let extents = extents::<T>(operation, shape, axis)?;
+    let names = operation.operator.arguments();
+    if inputs.len() != names.len() {
+        return Err(Error::InputCount {
+            operation,
+            expected: names.len(),
+            got: inputs.len(),
+        });
+    }
+    for (&argument, got) in names.iter().chain(&["out"]).zip(inputs.iter().copied().chain(out)) {
+        let expected = extents.elements();
+        if got != expected {
+            return Err(Error::LengthMismatch {
+                operation,
+                argument,
+                shape: shape.to_vec(),
+                expected,
+                got,
+            });
+        }
+    }
+    Ok(extents)
+}

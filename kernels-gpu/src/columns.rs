@@ -1,0 +1,328 @@
+//! The scan of columns: sequences whose steps lie `inner` elements apart, transposed through shared memory. The
+//! affine scan along the time axis of (batch, time, channel) is its headline.
+//!
+//! A block scans a strip of neighbouring channels, tile by tile. A tile is loaded with asynchronous copies, in
+//! which neighbouring threads copy neighbouring elements of a step; it is read back so that a thread owns
+//! consecutive steps of one channel. (A row of the tile in shared memory is as long as there are banks, and a
+//! warp reads along it: no padding is needed.) A thread composes its steps; the aggregates of a channel are
+//! composed in order over the warps; the carry of the tile becomes that of each thread, which takes it
+//! through its steps one by one, and stores them: a lane a channel, so that a warp stores neighbours.
+//!
+//! While a tile is scanned, the next ones are on their way to shared memory.
+//!
+//! As for [rows](crate::rows), a channel with an aggregate or a carry that is not finite takes the steps of
+//! the tile in serial order.
+
+use crate::{
+    block::{self, Aggregates},
+    direction::{Order, index},
+    monoid::Operator,
+    tiling::columns::{CHANNELS, STAGE, STAGES, STEPS, THREADS, TILE, VECTOR, WARPS, strips},
+};
+use core::marker::PhantomData;
+use cuda_std::{Global, Shared, async_copy, shared, thread, warp};
+
+/// Scans each channel of `outer` × `len` × `inner` elements along `len`.
+///
+/// # Safety
+/// - The inputs and the output have `outer · len · inner` elements; the inputs are written, and do not overlap the
+///   output.
+/// - The grid has a block for each of the [`strips`](crate::tiling::columns::strips), counted by [`block::index`]; a block
+///   is of [`THREADS`](crate::tiling::columns::THREADS) threads.
+/// - It has [`tiling::columns::shared_bytes`](crate::tiling::columns::shared_bytes) of dynamic shared memory.
+#[inline(always)]
+pub unsafe fn scan_columns<M, D, const I: usize>(
+    inputs: [Global<M::Element>; I],
+    output: Global<M::Element>,
+    outer: u64,
+    len: u64,
+    inner: u64,
+) where
+    M: Operator<I>,
+    D: Order,
+{
+    let (outer, len, inner) = (outer as usize, len as usize, inner as usize);
+    let strip = block::index();
+    if strip >= strips(outer, inner) {
+        return;
+    }
+    let lane = thread::thread_idx_x() as usize % CHANNELS;
+    let warp = thread::thread_idx_x() as usize / CHANNELS;
+    let stages = shared::dynamic_shared_mem::<M::Element>();
+    // SAFETY: shared memory holds the stages, the aggregates and the carries, says the caller.
+    let (aggregates, serial_carries) = unsafe {
+        let slots = stages.add(STAGES * I * STAGE);
+        (
+            Aggregates {
+                slots,
+                count: WARPS * CHANNELS,
+            },
+            slots.add(I * WARPS * CHANNELS),
+        )
+    };
+
+    let across = inner.div_ceil(CHANNELS);
+    let tiles = len.div_ceil(TILE);
+    // SAFETY: the strip lies in the arrays; only this block writes it. All threads of the block go through
+    // the same tiles, so that they are together at each barrier and vote.
+    unsafe {
+        let view = Strip::<M, D, I>::new(
+            &inputs,
+            output,
+            strip / across * len * inner + strip % across * CHANNELS,
+            len,
+            inner,
+            (inner - strip % across * CHANNELS).min(CHANNELS),
+        );
+        let mut ahead = 0;
+        while ahead < STAGES - 1 {
+            view.copy(ahead * TILE, stages.add(ahead * I * STAGE));
+            async_copy::commit();
+            ahead += 1;
+        }
+        let mut carry = M::START;
+        let mut stage = 0;
+        let mut tile = 0;
+        while tile < tiles {
+            // The copies of this tile are the oldest under way.
+            async_copy::wait::<{ STAGES as u32 - 2 }>();
+            // After this every thread sees them, and is done with the stage and the aggregates of the tile
+            // before, which are written next.
+            thread::sync_threads();
+            let free = if stage == 0 { STAGES - 1 } else { stage - 1 };
+            view.copy((tile + STAGES - 1) * TILE, stages.add(free * I * STAGE));
+            async_copy::commit();
+
+            let position = tile * TILE + warp * STEPS;
+            let steps = view.steps(position, stages.add(stage * I * STAGE), warp * STEPS, lane);
+            stage = if stage == STAGES - 1 { 0 } else { stage + 1 };
+
+            let mut aggregate = steps[0];
+            let mut t = 1;
+            while t < STEPS {
+                aggregate = aggregate.then(steps[t]);
+                t += 1;
+            }
+            aggregates.write(warp * CHANNELS + lane, aggregate);
+            // The aggregates are read after all of them are written.
+            thread::sync_threads();
+            let mut before = M::IDENTITY;
+            let mut total = M::IDENTITY;
+            let mut finite = M::is_finite_carry(carry);
+            let mut w = 0;
+            while w < WARPS {
+                if w == warp {
+                    before = total;
+                }
+                let one: M = aggregates.read(w * CHANNELS + lane);
+                finite &= one.is_finite();
+                total = total.then(one);
+                w += 1;
+            }
+
+            let mut state = before.apply(carry);
+            let mut after = total.apply(carry);
+            // A channel's aggregates are the same in all warps, so that they all decide alike.
+            if !warp::vote_all(warp::FULL_MASK, finite) {
+                let serial = replay(&steps, carry, serial_carries);
+                if !finite {
+                    (state, after) = serial;
+                }
+            }
+            carry = after;
+
+            let mut results = [M::START; STEPS];
+            let mut t = 0;
+            while t < STEPS {
+                state = steps[t].apply(state);
+                results[t] = state;
+                t += 1;
+            }
+            view.store(position, lane, results);
+            tile += 1;
+        }
+    }
+}
+
+/// The carry that enters the thread's steps, and the one after the tile, found by taking the tile's carry through all
+/// its steps in serial order, a warp after the other.
+///
+/// # Safety
+/// All threads of the block call it together, those of a channel with the same `carry`. `slots` holds an element for
+/// each channel in shared memory, last accessed before a barrier.
+#[inline(always)]
+unsafe fn replay<M, const I: usize>(
+    steps: &[M; STEPS],
+    carry: M::Element,
+    slots: Shared<M::Element>,
+) -> (M::Element, M::Element)
+where
+    M: Operator<I>,
+{
+    let lane = thread::thread_idx_x() as usize % CHANNELS;
+    let warp = thread::thread_idx_x() as usize / CHANNELS;
+    let mut entering = carry;
+    let mut turn = 0;
+    while turn < WARPS {
+        // SAFETY: each channel has a slot, which one thread at a time accesses: in its turn, and after the barrier
+        // of the turn before.
+        unsafe {
+            if turn == warp {
+                if turn > 0 {
+                    entering = slots.read(lane);
+                }
+                let mut state = entering;
+                let mut t = 0;
+                while t < STEPS {
+                    state = steps[t].apply(state);
+                    t += 1;
+                }
+                slots.write(lane, state);
+            }
+            thread::sync_threads();
+        }
+        turn += 1;
+    }
+    // SAFETY: the last warp wrote the slots before the last barrier.
+    (entering, unsafe { slots.read(lane) })
+}
+
+/// Some channels of one outer index, side by side, at most [`CHANNELS`].
+struct Strip<M: Operator<I>, D, const I: usize> {
+    inputs: [Global<M::Element>; I],
+    output: Global<M::Element>,
+    len: usize,
+    inner: usize,
+    channels: usize,
+    /// Whether copies of [`VECTOR`] channels are aligned in every input.
+    aligned: bool,
+    order: PhantomData<D>,
+}
+
+impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
+    /// The strip of `channels` channels that begins at element `start` of the arrays.
+    ///
+    /// # Safety
+    /// Its elements lie in the inputs, which are written, and in the output.
+    #[inline(always)]
+    unsafe fn new(
+        inputs: &[Global<M::Element>; I],
+        output: Global<M::Element>,
+        start: usize,
+        len: usize,
+        inner: usize,
+        channels: usize,
+    ) -> Self {
+        let mut strip = Self {
+            inputs: *inputs,
+            // SAFETY: the strip lies in the arrays, says the caller.
+            output: unsafe { output.add(start) },
+            len,
+            inner,
+            channels,
+            aligned: inner.is_multiple_of(VECTOR),
+            order: PhantomData,
+        };
+        let mut k = 0;
+        while k < I {
+            // SAFETY: as above.
+            strip.inputs[k] = unsafe { inputs[k].add(start) };
+            strip.aligned &= strip.inputs[k].is_aligned_to::<VECTOR>();
+            k += 1;
+        }
+        strip
+    }
+
+    /// Starts to copy the tile at `position` to a stage: for each input, [`TILE`] rows of [`CHANNELS`] elements. What
+    /// lies outside the strip is left as it is.
+    ///
+    /// # Safety
+    /// All threads of the block call it. No thread accesses the stage until the copies are done.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn copy(&self, position: usize, stage: Shared<M::Element>) {
+        // SAFETY: the copy is done by the caller's rules.
+        unsafe {
+            if self.aligned {
+                self.copy_vectors::<VECTOR>(position, stage);
+            } else {
+                self.copy_vectors::<1>(position, stage);
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`copy`](Self::copy); vectors of `N` channels are aligned, and `N` divides `channels`.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn copy_vectors<const N: usize>(&self, position: usize, stage: Shared<M::Element>) {
+        let thread = thread::thread_idx_x() as usize;
+        let channel = thread % (CHANNELS / N) * N;
+        let mut row = thread / (CHANNELS / N);
+        while row < TILE {
+            let position = position + row;
+            if position < self.len && channel < self.channels {
+                let from = index::<D>(position, 1, self.len) * self.inner + channel;
+                let mut k = 0;
+                while k < I {
+                    // SAFETY: the position and the channels lie in the strip, the row and the channels in the stage.
+                    unsafe {
+                        let to = k * STAGE + row * CHANNELS + channel;
+                        stage.copy_async::<N>(to, self.inputs[k], from);
+                    }
+                    k += 1;
+                }
+            }
+            row += THREADS / (CHANNELS / N);
+        }
+    }
+
+    /// The steps at `position` and after of channel `lane`, from row `row` of the stage on; the identity outside the
+    /// strip.
+    ///
+    /// # Safety
+    /// The copies to the stage are done, and a barrier was passed since.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn steps(
+        &self,
+        position: usize,
+        stage: Shared<M::Element>,
+        row: usize,
+        lane: usize,
+    ) -> [M; STEPS] {
+        let mut steps = [M::IDENTITY; STEPS];
+        let mut t = 0;
+        while t < STEPS {
+            if position + t < self.len && lane < self.channels {
+                // SAFETY: the step lies in the strip, so that it was copied to the stage.
+                let [step] =
+                    M::gather(|k| unsafe { [stage.read(k * STAGE + (row + t) * CHANNELS + lane)] });
+                steps[t] = step;
+            }
+            t += 1;
+        }
+        if position == 0 {
+            steps[0] = steps[0].as_first();
+        }
+        steps
+    }
+
+    /// Stores the results of the steps at `position` and after of channel `lane`.
+    ///
+    /// # Safety
+    /// No other thread accesses these elements of the output.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn store(&self, position: usize, lane: usize, results: [M::Element; STEPS]) {
+        let mut t = 0;
+        while t < STEPS {
+            if position + t < self.len && lane < self.channels {
+                let at = index::<D>(position + t, 1, self.len) * self.inner + lane;
+                // SAFETY: the step lies in the strip.
+                unsafe { self.output.write_vector_streaming(at, [results[t]]) };
+            }
+            t += 1;
+        }
+    }
+}

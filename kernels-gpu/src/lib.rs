@@ -1,0 +1,28 @@
+//! ptxscan's GPU kernels, compiled to PTX for a GPU, and natively for the host and for the emulator.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`entry`] | the kernels by name, and the order of their arguments |
+//! | [`rows`], [`columns`] | the strategies: a kernel body each, generic over the operator and the direction |
+//! | [`tile`] | guarded, vectorised loads and stores of a row |
+//! | [`block`], [`warp`] | the scans over warps and over lanes |
+//! | [`monoid`] | what is scanned: aggregates, and their action on a carry |
+//! | [`direction`] | where in memory a step lies |
+//! | [`tiling`] | tuning constants and the geometry of launches, shared with the host |
+//!
+//! No module calls one above it in this list (but for the constants of [`tiling`]).
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
+
+pub mod block;
+pub mod columns;
+pub mod direction;
+pub mod entry;
+pub mod monoid;
+pub mod rows;
+pub mod tile;
+pub mod tiling;
+pub mod warp;
+
+#[cfg(test)]
+extern crate std;

@@ -1,0 +1,153 @@
+//! A lane's part of a tile of a row: guarded, vectorised loads and stores. The padding is the identity.
+
+use crate::{
+    direction::{Direction, Order, after, index, order},
+    monoid::Operator,
+    tiling::rows::{SUBTILE, VECTOR},
+};
+use core::marker::PhantomData;
+use cuda_std::Global;
+
+/// What a lane holds of a tile: the vectors of `K` subtiles.
+pub type Items<S, const K: usize> = [[S; VECTOR]; K];
+
+/// A sequence whose steps are neighbours in memory.
+pub struct Row<M: Operator<I>, D, const I: usize> {
+    inputs: [Global<M::Element>; I],
+    output: Global<M::Element>,
+    /// Steps.
+    len: usize,
+    /// Whether the vectors that begin at multiples of [`VECTOR`] positions are aligned in every array.
+    aligned: bool,
+    order: PhantomData<D>,
+}
+
+impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
+    /// The row of `len` steps that begins at element `start` of the arrays.
+    ///
+    /// # Safety
+    /// Elements `start .. start + len` lie in the inputs, which are written, and in the output.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn new(
+        inputs: &[Global<M::Element>; I],
+        output: Global<M::Element>,
+        start: usize,
+        len: usize,
+    ) -> Self {
+        // The vectors are counted from the end of the row in memory at which the scan begins.
+        let begin = start + index::<D>(0, 0, len);
+        // SAFETY: the row lies in the arrays, says the caller, and `begin` is one of its ends.
+        unsafe {
+            let mut row = Self {
+                inputs: *inputs,
+                output: output.add(start),
+                len,
+                aligned: output.add(begin).is_aligned_to::<VECTOR>(),
+                order: PhantomData,
+            };
+            let mut i = 0;
+            while i < I {
+                row.inputs[i] = inputs[i].add(start);
+                row.aligned &= inputs[i].add(begin).is_aligned_to::<VECTOR>();
+                i += 1;
+            }
+            row
+        }
+    }
+
+    /// Whether every access to the steps before position `end` can be of whole vectors.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_whole(&self, end: usize) -> bool {
+        self.aligned && end <= self.len
+    }
+
+    /// Where in memory the step at `position` lies, if it is in the row, and how many steps of the row are at
+    /// `position` and after, as far as a tile can reach.
+    #[inline(always)]
+    fn guard(&self, position: usize) -> (usize, u32) {
+        let left = self.len.saturating_sub(position);
+        let first = match D::DIRECTION {
+            Direction::Forward => position,
+            Direction::Reverse => left.wrapping_sub(1),
+        };
+        (first, left.min(u32::MAX as usize) as u32)
+    }
+
+    /// The items whose first vector is at `position`.
+    ///
+    /// # Safety
+    /// `position` is a multiple of [`VECTOR`]; if `whole`, [`is_whole`](Self::is_whole) holds for the end of the items.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn load<const K: usize>(&self, position: usize, whole: bool) -> Items<M, K> {
+        let mut items = [[M::IDENTITY; VECTOR]; K];
+        if whole {
+            let mut k = 0;
+            while k < K {
+                let at = index::<D>(position + k * SUBTILE, VECTOR, self.len);
+                // SAFETY: the vector lies in the row and is aligned, since the items are whole.
+                let vectors = M::gather(|i| unsafe { self.inputs[i].read_vector_streaming(at) });
+                items[k] = order::<D, _, VECTOR>(vectors);
+                k += 1;
+            }
+        } else {
+            let (first, valid) = self.guard(position);
+            let mut k = 0;
+            while k < K {
+                let mut j = 0;
+                while j < VECTOR {
+                    let ahead = k * SUBTILE + j;
+                    if (ahead as u32) < valid {
+                        let at = after::<D>(first, ahead);
+                        // SAFETY: the item lies in the row, since it is valid.
+                        let [item] = M::gather(|i| [unsafe { self.inputs[i].read(at) }]);
+                        items[k][j] = item;
+                    }
+                    j += 1;
+                }
+                k += 1;
+            }
+        }
+        if position == 0 {
+            items[0][0] = items[0][0].as_first();
+        }
+        items
+    }
+
+    /// Stores the results of the items whose first vector is at `position`.
+    ///
+    /// # Safety
+    /// As [`load`](Self::load); no other thread accesses these steps of the output.
+    #[inline(always)]
+    pub unsafe fn store<const K: usize>(
+        &self,
+        position: usize,
+        whole: bool,
+        results: Items<M::Element, K>,
+    ) {
+        let (first, valid) = self.guard(position);
+        let mut k = 0;
+        while k < K {
+            if whole {
+                let at = index::<D>(position + k * SUBTILE, VECTOR, self.len);
+                let vector = order::<D, _, VECTOR>(results[k]);
+                // SAFETY: the vector lies in the row and is aligned, since the items are whole.
+                unsafe { self.output.write_vector_streaming(at, vector) };
+            } else {
+                let mut j = 0;
+                while j < VECTOR {
+                    let ahead = k * SUBTILE + j;
+                    if (ahead as u32) < valid {
+                        let at = after::<D>(first, ahead);
+                        // SAFETY: the item lies in the row, since it is valid.
+                        unsafe { self.output.write(at, results[k][j]) };
+                    }
+                    j += 1;
+                }
+            }
+            k += 1;
+        }
+    }
+}
