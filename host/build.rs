@@ -28,9 +28,13 @@ fn main() {
             }
             ptx
         }
-        Err(error) if is_set(REQUIRE) => panic!("{REQUIRE} is set, and the kernels were not built: {error}"),
+        Err(error) if is_set(REQUIRE) => {
+            panic!("{REQUIRE} is set, and the kernels were not built: {error}")
+        }
         Err(error) => {
-            println!("cargo::warning=taking the PTX that is checked in, since the kernels were not built:");
+            println!(
+                "cargo::warning=taking the PTX that is checked in, since the kernels were not built:"
+            );
             for line in error.lines() {
                 println!("cargo::warning={line}");
             }
@@ -50,7 +54,8 @@ fn build() -> Result<String, String> {
         .arch(NvptxArch::Compute80)
         .build()
         .map_err(|error| error.to_string())?;
-    let ptx = fs::read_to_string(&built.ptx).map_err(|error| format!("{}: {error}", built.ptx.display()))?;
+    let ptx = fs::read_to_string(&built.ptx)
+        .map_err(|error| format!("{}: {error}", built.ptx.display()))?;
     Ok(format!("// {}\n{ptx}", built.rustc))
 }
 

@@ -46,8 +46,8 @@ pub struct Launch {
     pub grid: (u32, u32),
     /// Threads of a block.
     pub block: u32,
-    /// Bytes of dynamic shared memory. They can be more than the kernel uses, to limit how many blocks a multiprocessor
-    /// runs at once.
+    /// Bytes of dynamic shared memory. They can be more than the kernel uses: see
+    /// [`rows::blocks_per_multiprocessor`].
     pub shared_bytes: u32,
     /// The most registers that a thread may have.
     pub registers: u32,
@@ -82,26 +82,31 @@ pub fn plan(
         Layout::Columns
     };
     let kernel = find(operation.operator, operation.direction, layout, element)?;
-    let (blocks, threads, shared, resident, registers) = match layout {
+    let (blocks, threads, shared, sharing, registers) = match layout {
         Layout::Rows => {
             let warps = rows::warps(inputs, len);
-            let shared = rows::shared_bytes(inputs, element_bytes);
-            let resident = rows::blocks_per_multiprocessor(warps);
-            (outer, warps * WARP_THREADS, shared, resident, rows::REGISTERS)
+            (
+                outer,
+                warps * WARP_THREADS,
+                rows::shared_bytes(inputs, element_bytes),
+                rows::blocks_per_multiprocessor(inputs, warps),
+                rows::REGISTERS,
+            )
         }
-        Layout::Columns => {
-            let shared = columns::shared_bytes(inputs, element_bytes);
-            let blocks = columns::strips(outer, inner);
-            (blocks, columns::THREADS, shared, columns::BLOCKS_PER_MULTIPROCESSOR, columns::REGISTERS)
-        }
+        Layout::Columns => (
+            columns::strips(outer, inner),
+            columns::THREADS,
+            columns::shared_bytes(inputs, element_bytes),
+            None,
+            columns::REGISTERS,
+        ),
     };
-    let threads = u32::try_from(threads).ok()?;
-    let resident = u32::try_from(resident).ok()?;
+    let needed = u32::try_from(shared).ok()?;
     Some(Plan::Launch(Launch {
         kernel,
         grid: grid(blocks as u64)?,
-        block: threads,
-        shared_bytes: share(u32::try_from(shared).ok()?, resident, limits),
+        block: u32::try_from(threads).ok()?,
+        shared_bytes: sharing.map_or(needed, |blocks| share(needed, blocks as u32, limits)),
         registers,
         extents: match layout {
             Layout::Rows => vec![outer as u64, len as u64],
@@ -117,10 +122,9 @@ fn grid(blocks: u64) -> Option<(u32, u32)> {
     (y <= GRID_LIMITS.1).then_some((x as u32, y as u32))
 }
 
-/// The shared memory to ask for so that no more than `resident` blocks, which need `needed` bytes each, run on a
-/// multiprocessor at once.
-fn share(needed: u32, resident: u32, limits: &DeviceLimits) -> u32 {
-    (limits.shared_bytes_per_multiprocessor / resident)
+/// The shared memory of a block if `blocks` of them, which need `needed` bytes each, share a multiprocessor's.
+fn share(needed: u32, blocks: u32, limits: &DeviceLimits) -> u32 {
+    (limits.shared_bytes_per_multiprocessor / blocks)
         .saturating_sub(limits.shared_bytes_reserved)
         .min(limits.shared_bytes_per_block)
         .max(needed)

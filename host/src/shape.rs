@@ -97,7 +97,11 @@ pub(crate) fn validate<T: Element>(
             got: inputs.len(),
         });
     }
-    for (&argument, got) in names.iter().chain(&["out"]).zip(inputs.iter().copied().chain(out)) {
+    for (&argument, got) in names
+        .iter()
+        .chain(&["out"])
+        .zip(inputs.iter().copied().chain(out))
+    {
         let expected = extents.elements();
         if got != expected {
             return Err(Error::LengthMismatch {

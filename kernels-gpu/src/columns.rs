@@ -3,10 +3,9 @@
 //!
 //! A block scans a strip of neighbouring channels, tile by tile. A tile is loaded with asynchronous copies, in
 //! which neighbouring threads copy neighbouring elements of a step; it is read back so that a thread owns
-//! consecutive steps of one channel. (A row of the tile in shared memory is as long as there are banks, and a
-//! warp reads along it: no padding is needed.) A thread composes its steps; the aggregates of a channel are
-//! composed in order over the warps; the carry of the tile becomes that of each thread, which takes it
-//! through its steps one by one, and stores them: a lane a channel, so that a warp stores neighbours.
+//! consecutive steps of its channels. (A warp reads along a row of the tile: no padding is needed.) A thread composes
+//! its steps; the aggregates of a channel are composed in order over the warps; the carry of the tile becomes that of
+//! each thread, which takes it through its steps one by one, and stores them.
 //!
 //! While a tile is scanned, the next ones are on their way to shared memory.
 //!
@@ -17,7 +16,12 @@ use crate::{
     block::{self, Aggregates},
     direction::{Order, index},
     monoid::Operator,
-    tiling::columns::{CHANNELS, STAGE, STAGES, STEPS, THREADS, TILE, VECTOR, WARPS, strips},
+    tiling::{
+        WARP_THREADS,
+        columns::{
+            CHANNELS, LANE_CHANNELS, STAGE, STAGES, STEPS, THREADS, TILE, VECTOR, WARPS, strips,
+        },
+    },
 };
 use core::marker::PhantomData;
 use cuda_std::{Global, Shared, async_copy, shared, thread, warp};
@@ -46,8 +50,8 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
     if strip >= strips(outer, inner) {
         return;
     }
-    let lane = thread::thread_idx_x() as usize % CHANNELS;
-    let warp = thread::thread_idx_x() as usize / CHANNELS;
+    let lane = thread::thread_idx_x() as usize % WARP_THREADS;
+    let warp = thread::thread_idx_x() as usize / WARP_THREADS;
     let stages = shared::dynamic_shared_mem::<M::Element>();
     // SAFETY: shared memory holds the stages, the aggregates and the carries, says the caller.
     let (aggregates, serial_carries) = unsafe {
@@ -80,7 +84,7 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
             async_copy::commit();
             ahead += 1;
         }
-        let mut carry = M::START;
+        let mut carries = [M::START; LANE_CHANNELS];
         let mut stage = 0;
         let mut tile = 0;
         while tile < tiles {
@@ -97,45 +101,65 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
             let steps = view.steps(position, stages.add(stage * I * STAGE), warp * STEPS, lane);
             stage = if stage == STAGES - 1 { 0 } else { stage + 1 };
 
-            let mut aggregate = steps[0];
-            let mut t = 1;
-            while t < STEPS {
-                aggregate = aggregate.then(steps[t]);
-                t += 1;
+            let mut c = 0;
+            while c < LANE_CHANNELS {
+                let mut aggregate = steps[0][c];
+                let mut t = 1;
+                while t < STEPS {
+                    aggregate = aggregate.then(steps[t][c]);
+                    t += 1;
+                }
+                aggregates.write(slot(warp, c, lane), aggregate);
+                c += 1;
             }
-            aggregates.write(warp * CHANNELS + lane, aggregate);
             // The aggregates are read after all of them are written.
             thread::sync_threads();
-            let mut before = M::IDENTITY;
-            let mut total = M::IDENTITY;
-            let mut finite = M::is_finite_carry(carry);
-            let mut w = 0;
-            while w < WARPS {
-                if w == warp {
-                    before = total;
-                }
-                let one: M = aggregates.read(w * CHANNELS + lane);
-                finite &= one.is_finite();
-                total = total.then(one);
-                w += 1;
-            }
 
-            let mut state = before.apply(carry);
-            let mut after = total.apply(carry);
+            let mut states = carries;
+            let mut afters = carries;
+            let mut serial = [false; LANE_CHANNELS];
+            let mut c = 0;
+            while c < LANE_CHANNELS {
+                let mut before = M::IDENTITY;
+                let mut total = M::IDENTITY;
+                let mut finite = M::is_finite_carry(carries[c]);
+                let mut w = 0;
+                while w < WARPS {
+                    if w == warp {
+                        before = total;
+                    }
+                    let one: M = aggregates.read(slot(w, c, lane));
+                    finite &= one.is_finite();
+                    total = total.then(one);
+                    w += 1;
+                }
+                states[c] = before.apply(carries[c]);
+                afters[c] = total.apply(carries[c]);
+                serial[c] = !finite;
+                c += 1;
+            }
             // A channel's aggregates are the same in all warps, so that they all decide alike.
-            if !warp::vote_all(warp::FULL_MASK, finite) {
-                let serial = replay(&steps, carry, serial_carries);
-                if !finite {
-                    (state, after) = serial;
-                }
+            if warp::vote_any(warp::FULL_MASK, serial.contains(&true)) {
+                replay(
+                    &steps,
+                    &carries,
+                    serial_carries,
+                    &serial,
+                    &mut states,
+                    &mut afters,
+                );
             }
-            carry = after;
+            carries = afters;
 
-            let mut results = [M::START; STEPS];
+            let mut results = [[M::START; LANE_CHANNELS]; STEPS];
             let mut t = 0;
             while t < STEPS {
-                state = steps[t].apply(state);
-                results[t] = state;
+                let mut c = 0;
+                while c < LANE_CHANNELS {
+                    states[c] = steps[t][c].apply(states[c]);
+                    results[t][c] = states[c];
+                    c += 1;
+                }
                 t += 1;
             }
             view.store(position, lane, results);
@@ -144,47 +168,67 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
     }
 }
 
-/// The carry that enters the thread's steps, and the one after the tile, found by taking the tile's carry through all
-/// its steps in serial order, a warp after the other.
+/// Where channel `c` of a lane has its aggregate of a warp: neighbouring lanes have neighbouring places.
+#[inline(always)]
+const fn slot(warp: usize, c: usize, lane: usize) -> usize {
+    (warp * LANE_CHANNELS + c) * WARP_THREADS + lane
+}
+
+/// Finds the carries that enter the thread's steps, and those after the tile, by taking the tile's carries through all
+/// its steps in serial order, a warp after the other; for the channels that are `chosen`.
 ///
 /// # Safety
-/// All threads of the block call it together, those of a channel with the same `carry`. `slots` holds an element for
-/// each channel in shared memory, last accessed before a barrier.
+/// All threads of the block call it together, those of a channel with the same `carries` and `chosen`. `slots` holds an
+/// element for each channel in shared memory, last accessed before a barrier.
 #[inline(always)]
 unsafe fn replay<M, const I: usize>(
-    steps: &[M; STEPS],
-    carry: M::Element,
+    steps: &[[M; LANE_CHANNELS]; STEPS],
+    carries: &[M::Element; LANE_CHANNELS],
     slots: Shared<M::Element>,
-) -> (M::Element, M::Element)
-where
+    chosen: &[bool; LANE_CHANNELS],
+    entering: &mut [M::Element; LANE_CHANNELS],
+    after: &mut [M::Element; LANE_CHANNELS],
+) where
     M: Operator<I>,
 {
-    let lane = thread::thread_idx_x() as usize % CHANNELS;
-    let warp = thread::thread_idx_x() as usize / CHANNELS;
-    let mut entering = carry;
+    let lane = thread::thread_idx_x() as usize % WARP_THREADS;
+    let warp = thread::thread_idx_x() as usize / WARP_THREADS;
     let mut turn = 0;
     while turn < WARPS {
         // SAFETY: each channel has a slot, which one thread at a time accesses: in its turn, and after the barrier
         // of the turn before.
         unsafe {
             if turn == warp {
-                if turn > 0 {
-                    entering = slots.read(lane);
+                let mut c = 0;
+                while c < LANE_CHANNELS {
+                    let mut state = carries[c];
+                    if turn > 0 {
+                        state = slots.read(slot(0, c, lane));
+                    }
+                    if chosen[c] {
+                        entering[c] = state;
+                    }
+                    let mut t = 0;
+                    while t < STEPS {
+                        state = steps[t][c].apply(state);
+                        t += 1;
+                    }
+                    slots.write(slot(0, c, lane), state);
+                    c += 1;
                 }
-                let mut state = entering;
-                let mut t = 0;
-                while t < STEPS {
-                    state = steps[t].apply(state);
-                    t += 1;
-                }
-                slots.write(lane, state);
             }
             thread::sync_threads();
         }
         turn += 1;
     }
-    // SAFETY: the last warp wrote the slots before the last barrier.
-    (entering, unsafe { slots.read(lane) })
+    let mut c = 0;
+    while c < LANE_CHANNELS {
+        if chosen[c] {
+            // SAFETY: the last warp wrote the slots before the last barrier.
+            after[c] = unsafe { slots.read(slot(0, c, lane)) };
+        }
+        c += 1;
+    }
 }
 
 /// Some channels of one outer index, side by side, at most [`CHANNELS`].
@@ -195,7 +239,9 @@ struct Strip<M: Operator<I>, D, const I: usize> {
     inner: usize,
     channels: usize,
     /// Whether copies of [`VECTOR`] channels are aligned in every input.
-    aligned: bool,
+    aligned_inputs: bool,
+    /// Whether stores of a lane's channels at once are aligned in the output.
+    aligned_output: bool,
     order: PhantomData<D>,
 }
 
@@ -213,21 +259,24 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
         inner: usize,
         channels: usize,
     ) -> Self {
+        // SAFETY: the strip lies in the arrays, says the caller.
+        let output = unsafe { output.add(start) };
         let mut strip = Self {
             inputs: *inputs,
-            // SAFETY: the strip lies in the arrays, says the caller.
-            output: unsafe { output.add(start) },
+            output,
             len,
             inner,
             channels,
-            aligned: inner.is_multiple_of(VECTOR),
+            aligned_inputs: inner.is_multiple_of(VECTOR),
+            aligned_output: inner.is_multiple_of(LANE_CHANNELS)
+                && output.is_aligned_to::<LANE_CHANNELS>(),
             order: PhantomData,
         };
         let mut k = 0;
         while k < I {
             // SAFETY: as above.
             strip.inputs[k] = unsafe { inputs[k].add(start) };
-            strip.aligned &= strip.inputs[k].is_aligned_to::<VECTOR>();
+            strip.aligned_inputs &= strip.inputs[k].is_aligned_to::<VECTOR>();
             k += 1;
         }
         strip
@@ -243,7 +292,7 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
     unsafe fn copy(&self, position: usize, stage: Shared<M::Element>) {
         // SAFETY: the copy is done by the caller's rules.
         unsafe {
-            if self.aligned {
+            if self.aligned_inputs {
                 self.copy_vectors::<VECTOR>(position, stage);
             } else {
                 self.copy_vectors::<1>(position, stage);
@@ -277,8 +326,8 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
         }
     }
 
-    /// The steps at `position` and after of channel `lane`, from row `row` of the stage on; the identity outside the
-    /// strip.
+    /// The steps at `position` and after of the lane's channels, from row `row` of the stage on; the identity outside
+    /// the strip.
     ///
     /// # Safety
     /// The copies to the stage are done, and a barrier was passed since.
@@ -290,37 +339,66 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
         stage: Shared<M::Element>,
         row: usize,
         lane: usize,
-    ) -> [M; STEPS] {
-        let mut steps = [M::IDENTITY; STEPS];
+    ) -> [[M; LANE_CHANNELS]; STEPS] {
+        let channel = lane * LANE_CHANNELS;
+        let mut steps = [[M::IDENTITY; LANE_CHANNELS]; STEPS];
         let mut t = 0;
         while t < STEPS {
-            if position + t < self.len && lane < self.channels {
-                // SAFETY: the step lies in the strip, so that it was copied to the stage.
-                let [step] =
-                    M::gather(|k| unsafe { [stage.read(k * STAGE + (row + t) * CHANNELS + lane)] });
-                steps[t] = step;
+            if position + t < self.len {
+                let at = (row + t) * CHANNELS + channel;
+                if channel + LANE_CHANNELS <= self.channels {
+                    // SAFETY: the steps lie in the strip, so that they were copied to the stage.
+                    steps[t] = M::gather(|k| unsafe { stage.read_vector(k * STAGE + at) });
+                } else {
+                    let mut c = 0;
+                    while c < LANE_CHANNELS {
+                        if channel + c < self.channels {
+                            // SAFETY: as above.
+                            let [step] = M::gather(|k| [unsafe { stage.read(k * STAGE + at + c) }]);
+                            steps[t][c] = step;
+                        }
+                        c += 1;
+                    }
+                }
             }
             t += 1;
         }
         if position == 0 {
-            steps[0] = steps[0].as_first();
+            steps[0] = steps[0].map(M::as_first);
         }
         steps
     }
 
-    /// Stores the results of the steps at `position` and after of channel `lane`.
+    /// Stores the results of the steps at `position` and after of the lane's channels.
     ///
     /// # Safety
     /// No other thread accesses these elements of the output.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn store(&self, position: usize, lane: usize, results: [M::Element; STEPS]) {
+    unsafe fn store(
+        &self,
+        position: usize,
+        lane: usize,
+        results: [[M::Element; LANE_CHANNELS]; STEPS],
+    ) {
+        let channel = lane * LANE_CHANNELS;
         let mut t = 0;
         while t < STEPS {
-            if position + t < self.len && lane < self.channels {
-                let at = index::<D>(position + t, 1, self.len) * self.inner + lane;
-                // SAFETY: the step lies in the strip.
-                unsafe { self.output.write_vector_streaming(at, [results[t]]) };
+            if position + t < self.len {
+                let at = index::<D>(position + t, 1, self.len) * self.inner + channel;
+                if self.aligned_output && channel + LANE_CHANNELS <= self.channels {
+                    // SAFETY: the steps lie in the strip, and their address is aligned.
+                    unsafe { self.output.write_vector_streaming(at, results[t]) };
+                } else {
+                    let mut c = 0;
+                    while c < LANE_CHANNELS {
+                        if channel + c < self.channels {
+                            // SAFETY: the step lies in the strip.
+                            unsafe { self.output.write(at + c, results[t][c]) };
+                        }
+                        c += 1;
+                    }
+                }
             }
             t += 1;
         }

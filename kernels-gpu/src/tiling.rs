@@ -28,11 +28,16 @@ pub mod rows {
     pub const MAX_WARPS: usize = 16;
     const _: () = assert!(MAX_WARPS <= WARP_THREADS);
 
-    /// Blocks of so many warps that a multiprocessor should run at once: 32 warps in all. With more, more bytes are in
-    /// flight than the memory serves well.
+    /// Blocks of so many warps among which a launch should share out a multiprocessor's shared memory, or `None`
+    /// where it should ask for what it needs alone. What is asked for is no longer L1 cache: one input is read faster
+    /// with hardly any, two are not.
     #[must_use]
-    pub const fn blocks_per_multiprocessor(warps: usize) -> usize {
-        2 * MAX_WARPS / warps
+    pub const fn blocks_per_multiprocessor(inputs: usize, warps: usize) -> Option<usize> {
+        if inputs == 1 {
+            Some(2 * MAX_WARPS / warps)
+        } else {
+            None
+        }
     }
 
     /// The most registers that a thread may have, so that as many threads fit: a multiprocessor has 65536.
@@ -67,28 +72,31 @@ pub mod rows {
 /// The tiling of [`scan_columns`](crate::columns::scan_columns): sequences whose steps lie `inner` elements apart, while
 /// neighbouring sequences (*channels*) are neighbours in memory.
 ///
-/// A block scans a strip of [`CHANNELS`](columns::CHANNELS) channels, a lane each. A tile is
+/// A block scans a strip of [`CHANNELS`](columns::CHANNELS) channels, [`LANE_CHANNELS`](columns::LANE_CHANNELS) a lane:
+/// with one, a row of a strip is 128 bytes of f32, and the memory serves such short pieces less well. A tile is
 /// [`TILE`](columns::TILE) steps of the strip; a thread owns [`STEPS`](columns::STEPS) consecutive ones of a channel.
 pub mod columns {
     use super::WARP_THREADS;
 
-    /// Channels of a strip: a lane each.
-    pub const CHANNELS: usize = WARP_THREADS;
+    /// Neighbouring channels that a lane owns.
+    pub const LANE_CHANNELS: usize = 2;
+    /// Channels of a strip.
+    pub const CHANNELS: usize = WARP_THREADS * LANE_CHANNELS;
     /// Warps of a block.
-    pub const WARPS: usize = 4;
+    pub const WARPS: usize = 8;
     /// Consecutive steps that a thread owns.
     pub const STEPS: usize = 8;
     /// Steps in a tile.
     pub const TILE: usize = WARPS * STEPS;
     /// Tiles in shared memory: one that is scanned, the others on their way.
-    pub const STAGES: usize = 4;
+    pub const STAGES: usize = 3;
     /// Threads of a block.
     pub const THREADS: usize = WARPS * WARP_THREADS;
     /// Elements that a thread copies in one access of 16 bytes (of f32).
     pub const VECTOR: usize = 4;
 
-    /// Blocks that a multiprocessor should run at once.
-    pub const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
+    /// Blocks that a multiprocessor can run at once.
+    pub const BLOCKS_PER_MULTIPROCESSOR: usize = 2;
 
     /// The most registers that a thread may have, so that as many blocks fit: a multiprocessor has 65536.
     pub const REGISTERS: u32 = (65536 / (BLOCKS_PER_MULTIPROCESSOR * THREADS)) as u32;

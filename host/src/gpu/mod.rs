@@ -137,7 +137,9 @@ impl Gpu {
         };
         use sys::CUdevice_attribute_enum as raw;
         let limits = DeviceLimits {
-            shared_bytes_per_multiprocessor: attribute(DeviceAttribute::MaxSharedMemoryPerMultiprocessor)?,
+            shared_bytes_per_multiprocessor: attribute(
+                DeviceAttribute::MaxSharedMemoryPerMultiprocessor,
+            )?,
             shared_bytes_per_block: raw_attribute(
                 raw::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
             )?,
@@ -239,8 +241,7 @@ impl Gpu {
         stream: &Stream,
     ) -> Result<()> {
         let lengths: Vec<usize> = inputs.iter().map(DeviceView::len).collect();
-        let extents =
-            shape::validate::<T>(operation, &lengths, shape, axis, Some(out.len()))?;
+        let extents = shape::validate::<T>(operation, &lengths, shape, axis, Some(out.len()))?;
         let addresses: Vec<u64> = inputs.iter().map(DeviceView::address).collect();
         // SAFETY: the lengths are those of the shape, and the rest is the caller's obligation.
         unsafe { self.enqueue::<T>(operation, extents, &addresses, out.address(), stream) }
@@ -260,8 +261,14 @@ impl Gpu {
         stream: &Stream,
     ) -> Result<()> {
         self.make_current()?;
-        let plan = plan(operation, T::KERNEL_NAME, size_of::<T>(), extents, &self.limits)
-            .ok_or(Error::NoPlan { operation, extents })?;
+        let plan = plan(
+            operation,
+            T::KERNEL_NAME,
+            size_of::<T>(),
+            extents,
+            &self.limits,
+        )
+        .ok_or(Error::NoPlan { operation, extents })?;
         match &plan {
             Plan::Nothing => Ok(()),
             Plan::Copy { input } => {
@@ -279,7 +286,13 @@ impl Gpu {
 
     /// # Safety
     /// As [`enqueue`](Self::enqueue); the launch is the plan for these arrays.
-    unsafe fn launch(&self, launch: &Launch, inputs: &[u64], out: u64, stream: &Stream) -> Result<()> {
+    unsafe fn launch(
+        &self,
+        launch: &Launch,
+        inputs: &[u64],
+        out: u64,
+        stream: &Stream,
+    ) -> Result<()> {
         let kernel = launch.kernel;
         let module = self.module(kernel, launch.registers)?;
         let function = module
@@ -316,10 +329,14 @@ impl Gpu {
         if let Some(module) = self.modules[index].get() {
             return Ok(module);
         }
-        let text = ptx::module(kernel).ok_or(Error::KernelMissing { kernel: kernel.name })?;
+        let text = ptx::module(kernel).ok_or(Error::KernelMissing {
+            kernel: kernel.name,
+        })?;
         let module = Module::from_ptx(text, &[ModuleJitOption::MaxRegisters(registers)])
             .doing_with("load the PTX", kernel)?;
-        let function = module.get_function(kernel.name).doing_with("find the kernel in its module", kernel)?;
+        let function = module
+            .get_function(kernel.name)
+            .doing_with("find the kernel in its module", kernel)?;
         // SAFETY: the function is of a module that is loaded.
         let code = unsafe {
             sys::cuFuncSetAttribute(
@@ -357,26 +374,37 @@ impl Gpu {
             }
         };
         let names = operation.operator.arguments();
-        let buffers = names.iter().map(|&name| allocate(name)).collect::<Result<Vec<_>>>()?;
+        let buffers = names
+            .iter()
+            .map(|&name| allocate(name))
+            .collect::<Result<Vec<_>>>()?;
         let result = allocate("out")?;
-        let addresses: Vec<u64> = buffers.iter().map(|buffer| buffer.as_device_ptr().as_raw()).collect();
+        let addresses: Vec<u64> = buffers
+            .iter()
+            .map(|buffer| buffer.as_device_ptr().as_raw())
+            .collect();
         let address = result.as_device_ptr().as_raw();
         let stream = self.stream.as_inner();
 
         // SAFETY: each copy is of as many bytes as both of its ends have; all of it is on one stream, in order; and it
         // is waited for before the buffers and the slices are given up, also after an error.
         let enqueued = unsafe {
-            let copied = inputs.iter().zip(&addresses).try_for_each(|(input, &address)| {
-                check(sys::cuMemcpyHtoDAsync_v2(
-                    address,
-                    input.as_ptr().cast(),
-                    size_of_val(*input),
-                    stream,
-                ))
-                .doing("copy to the device")
-            });
+            let copied = inputs
+                .iter()
+                .zip(&addresses)
+                .try_for_each(|(input, &address)| {
+                    check(sys::cuMemcpyHtoDAsync_v2(
+                        address,
+                        input.as_ptr().cast(),
+                        size_of_val(*input),
+                        stream,
+                    ))
+                    .doing("copy to the device")
+                });
             copied
-                .and_then(|()| self.enqueue::<T>(operation, extents, &addresses, address, &self.stream))
+                .and_then(|()| {
+                    self.enqueue::<T>(operation, extents, &addresses, address, &self.stream)
+                })
                 .and_then(|()| {
                     check(sys::cuMemcpyDtoHAsync_v2(
                         out.as_mut_ptr().cast(),

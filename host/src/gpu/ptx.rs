@@ -30,7 +30,10 @@ fn name(entry: &str) -> Option<&str> {
 /// The value of a directive such as `.target` or `.version` in the module's head.
 #[must_use]
 pub fn directive(name: &str) -> Option<&'static str> {
-    MODULE.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+    MODULE
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::trim)
 }
 
 #[cfg(test)]
@@ -44,8 +47,18 @@ mod tests {
             let module = module(kernel).expect(kernel.name);
             assert_eq!(module.matches(".entry").count(), 1);
             assert!(module.contains(&format!(".entry {}(", kernel.name)));
-            for directive in [".version ", ".target ", ".address_size ", ".extern .shared "] {
-                assert_eq!(module.matches(directive).count(), 1, "{directive}in {}", kernel.name);
+            for directive in [
+                ".version ",
+                ".target ",
+                ".address_size ",
+                ".extern .shared ",
+            ] {
+                assert_eq!(
+                    module.matches(directive).count(),
+                    1,
+                    "{directive}in {}",
+                    kernel.name
+                );
             }
             assert_eq!(module.matches('{').count(), module.matches('}').count());
         }
