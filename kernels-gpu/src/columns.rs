@@ -65,7 +65,8 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
         )
     };
 
-    let across = inner.div_ceil(CHANNELS);
+    // At least 1: a division that cannot panic leaves no panic in the PTX.
+    let across = inner.div_ceil(CHANNELS).max(1);
     let tiles = len.div_ceil(TILE);
     // SAFETY: the strip lies in the arrays; only this block writes it. All threads of the block go through
     // the same tiles, so that they are together at each barrier and vote.

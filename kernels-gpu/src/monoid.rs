@@ -48,7 +48,7 @@ pub trait Action: Monoid + Shuffle {
 /// An operator on tensors: how a step of the scan is made of `INPUTS` input elements.
 pub trait Operator<const INPUTS: usize>: Action<Carry = Self::Element> {
     /// The type of the tensors' elements.
-    type Element: Scalar + Shuffle + Words;
+    type Element: Scalar + Shuffle;
 
     /// `N` steps from `N` elements of each input; `elements(k)` gives those of input `k`, and is called once.
     fn gather<const N: usize>(elements: impl Fn(usize) -> [Self::Element; N]) -> [Self; N];
@@ -58,7 +58,7 @@ pub trait Operator<const INPUTS: usize>: Action<Carry = Self::Element> {
 }
 
 /// A floating-point type that the operators work on.
-pub trait Float: Scalar + Shuffle + Words + GpuFloat + Add<Output = Self> {
+pub trait Float: Scalar + Shuffle + GpuFloat + Add<Output = Self> {
     /// The identity of addition. It is −0: 0 + −0 is 0, so that adding +0 would change −0.
     const ADDITIVE_IDENTITY: Self;
     /// The identity of multiplication.
@@ -71,49 +71,6 @@ pub trait Float: Scalar + Shuffle + Words + GpuFloat + Add<Output = Self> {
     /// Whether it is neither infinite nor NaN.
     #[must_use]
     fn is_finite(self) -> bool;
-}
-
-/// A value as 32-bit words, to be published to other blocks.
-pub trait Words: Copy {
-    /// How many words it is; at most 2.
-    const WORDS: usize;
-
-    /// The words; those past [`WORDS`](Self::WORDS) are 0.
-    #[must_use]
-    fn to_words(self) -> [u32; 2];
-
-    /// The value of such words.
-    #[must_use]
-    fn from_words(words: [u32; 2]) -> Self;
-}
-
-impl Words for f32 {
-    const WORDS: usize = 1;
-
-    #[inline(always)]
-    fn to_words(self) -> [u32; 2] {
-        [self.to_bits(), 0]
-    }
-
-    #[inline(always)]
-    fn from_words([word, _]: [u32; 2]) -> Self {
-        Self::from_bits(word)
-    }
-}
-
-impl Words for f64 {
-    const WORDS: usize = 2;
-
-    #[inline(always)]
-    fn to_words(self) -> [u32; 2] {
-        let bits = self.to_bits();
-        [bits as u32, (bits >> 32) as u32]
-    }
-
-    #[inline(always)]
-    fn from_words([low, high]: [u32; 2]) -> Self {
-        Self::from_bits(u64::from(high) << 32 | u64::from(low))
-    }
 }
 
 macro_rules! floats {

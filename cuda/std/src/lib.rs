@@ -11,8 +11,8 @@
 //! natively, with each access checked.
 //!
 //! # Features
-//! - `emulator` (off by default; for the host): runs kernels natively. Without it a device
-//!   function called on the host panics.
+//! - `emulator` (off by default; for the host): the module `emulator`, which runs kernels natively. Without
+//!   it a device function called on the host panics.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(
     target_arch = "nvptx64",

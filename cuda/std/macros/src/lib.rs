@@ -50,7 +50,10 @@ fn check(arguments: TokenStream, function: &ItemFn) -> syn::Result<()> {
 
 fn expand(function: &ItemFn) -> proc_macro2::TokenStream {
     let ItemFn {
-        attrs, vis, sig, block,
+        attrs,
+        vis,
+        sig,
+        block,
     } = function;
     let name = &sig.ident;
     let inputs = &sig.inputs;

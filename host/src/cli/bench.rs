@@ -1,0 +1,263 @@
+//! `bench`: cases against a plain copy of the same bytes, for people and for programs.
+
+use super::case::{Case, label};
+use super::format::{self, Column, Table, Tuple, widest};
+use super::measure::{Measurement, measure};
+use super::runner::shortage;
+use super::{BackendChoice, Failure, Outcome, Result, command_name, complain, npy};
+use clap::ValueEnum;
+use ptxscan::{Engine, Operation};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+fn after_help() -> String {
+    let named: Vec<String> = Case::all()
+        .iter()
+        .map(|case| {
+            let label = label(case.operation, &case.shape, case.axis as isize);
+            format!("  {:<4} {label}", case.name)
+        })
+        .collect();
+    format!(
+        "Named cases, which are all measured where none is asked for:\n{}\n\n\
+         A median is of that many single runs, timed by events on a GPU and by the wall clock on a CPU, after a warm-up and \
+         a check against 64-bit arithmetic. The copy is of half the case's bytes, so that as many are moved: by the driver on \
+         a GPU, by all threads on a CPU. A case that does not fit in memory is left out.",
+        named.join("\n")
+    )
+}
+
+/// The arguments of `bench`.
+#[derive(clap::Args)]
+#[command(after_help = after_help())]
+pub struct Arguments {
+    /// Cases by name
+    #[arg(value_name = "CASE", hide_possible_values = true, value_parser = clap::builder::PossibleValuesParser::new(Case::names()))]
+    cases: Vec<String>,
+    /// A case of your own: its operation
+    #[arg(
+        long,
+        value_enum,
+        value_name = "OPERATION",
+        requires = "shape",
+        requires = "axis",
+        conflicts_with = "cases"
+    )]
+    op: Option<OperationChoice>,
+    /// Its shape, as in 32,4096,256
+    #[arg(long, value_name = "EXTENTS", value_delimiter = ',', requires = "op")]
+    shape: Vec<usize>,
+    /// Its axis; -1 is the last one
+    #[arg(long, value_name = "N", allow_negative_numbers = true, requires = "op")]
+    axis: Option<isize>,
+    /// The type of the elements
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t)]
+    dtype: Dtype,
+    /// What to compute on; auto is the first usable GPU, else the CPU
+    #[arg(long, value_enum, value_name = "BACKEND", default_value_t)]
+    backend: BackendChoice,
+    /// How many runs a median is of, 20 at least
+    #[arg(long, value_name = "RUNS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(20..))]
+    samples: u32,
+    /// The seed of the random data
+    #[arg(long, default_value_t)]
+    seed: u64,
+    /// Write the results to this file too, as a JSON array of one object a row
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// `--op`.
+#[derive(Clone, Copy, ValueEnum)]
+enum OperationChoice {
+    ReverseCumsum,
+    Cumsum,
+    AffineScan,
+}
+
+impl OperationChoice {
+    fn operation(self) -> Operation {
+        match self {
+            OperationChoice::ReverseCumsum => Operation::REVERSE_CUMSUM,
+            OperationChoice::Cumsum => Operation::CUMSUM,
+            OperationChoice::AffineScan => Operation::AFFINE_SCAN,
+        }
+    }
+}
+
+/// `--dtype`.
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum Dtype {
+    #[default]
+    F32,
+}
+
+impl Dtype {
+    fn name(self) -> &'static str {
+        match self {
+            Dtype::F32 => "f32",
+        }
+    }
+}
+
+/// A row of the results.
+#[derive(serde::Serialize)]
+struct Row {
+    case: String,
+    op: String,
+    shape: Vec<usize>,
+    axis: usize,
+    dtype: &'static str,
+    backend: &'static str,
+    device: String,
+    median_ms: f64,
+    min_ms: f64,
+    bytes: usize,
+    gbps: f64,
+    copy_gbps: f64,
+    of_copy: f64,
+    rel_error: f64,
+}
+
+impl Row {
+    fn new(case: &Case, dtype: Dtype, engine: &Engine, measurement: &Measurement) -> Self {
+        Self {
+            case: case.name.clone(),
+            op: command_name(case.operation),
+            shape: case.shape.clone(),
+            axis: case.axis,
+            dtype: dtype.name(),
+            backend: engine.backend().name(),
+            device: engine.device_name(),
+            median_ms: measurement.median * 1e3,
+            min_ms: measurement.min * 1e3,
+            bytes: measurement.bytes,
+            gbps: measurement.gbps(),
+            copy_gbps: measurement.copy_gbps(),
+            of_copy: measurement.of_copy(),
+            rel_error: measurement.check.rel_error,
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
+    let cases = arguments.cases()?;
+    let mut rows = Vec::new();
+    if let Some(path) = &arguments.json {
+        write_json(path, &rows)?; // before minutes are spent on a file that cannot be written
+    }
+    let engine = arguments.backend.engine()?;
+    writeln!(
+        out,
+        "{} on the back end {} ({}), medians of {} runs\n",
+        arguments.dtype.name(),
+        engine.backend().name(),
+        engine.device_name(),
+        arguments.samples
+    )?;
+    let table = table(&cases);
+    table.head(out)?;
+
+    let mut outcome = Outcome::Good;
+    for case in &cases {
+        if let Some(shortage) = shortage(&engine, case)? {
+            complain(format_args!("{}: left out: {shortage}", case.name));
+            continue;
+        }
+        let measurement = measure(&engine, case, arguments.samples as usize, arguments.seed)?;
+        table.row(out, cells(case, &measurement))?;
+        if !measurement.check.passed() {
+            outcome = Outcome::Wrong;
+        }
+        rows.push(Row::new(case, arguments.dtype, &engine, &measurement));
+        if let Some(path) = &arguments.json {
+            write_json(path, &rows)?;
+        }
+    }
+    if rows.is_empty() {
+        return Err(Failure::NothingRan);
+    }
+    Ok(outcome)
+}
+
+impl Arguments {
+    fn cases(&self) -> Result<Vec<Case>> {
+        match (self.op, self.axis) {
+            (Some(op), Some(axis)) => Ok(vec![Case::new(op.operation(), &self.shape, axis)?]),
+            _ if self.cases.is_empty() => Ok(Case::all()),
+            _ => Ok(self
+                .cases
+                .iter()
+                .filter_map(|name| Case::named(name))
+                .collect()),
+        }
+    }
+}
+
+fn table(cases: &[Case]) -> Table<10> {
+    Table::new([
+        Column::left(
+            "case",
+            widest(cases.iter().map(|case| short_name(case).to_owned())),
+        ),
+        Column::left(
+            "operation",
+            widest(cases.iter().map(|case| command_name(case.operation))),
+        ),
+        Column::left(
+            "shape",
+            widest(cases.iter().map(|case| Tuple(&case.shape).to_string())),
+        ),
+        Column::right("axis", 0),
+        Column::right("median", 8),
+        Column::right("min", 8),
+        Column::right("GB/s", 6),
+        Column::right("copy's", 6),
+        Column::right("of copy", 0),
+        Column::left("error", 15),
+    ])
+}
+
+fn cells(case: &Case, measurement: &Measurement) -> [String; 10] {
+    let check = &measurement.check;
+    let verdict = if check.passed() { "" } else { " FAILED" };
+    [
+        short_name(case).to_owned(),
+        command_name(case.operation),
+        Tuple(&case.shape).to_string(),
+        case.axis.to_string(),
+        format::time(measurement.median),
+        format::time(measurement.min),
+        format!("{:.1}", measurement.gbps()),
+        format!("{:.1}", measurement.copy_gbps()),
+        format!("{:.3}", measurement.of_copy()),
+        format!("{:.1e}{verdict}", check.rel_error),
+    ]
+}
+
+/// The name of a named case; the columns beside it say all of another one's.
+fn short_name(case: &Case) -> &str {
+    if case.name == label(case.operation, &case.shape, case.axis as isize) {
+        "-"
+    } else {
+        &case.name
+    }
+}
+
+/// An array with an object a line.
+fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
+    let lines: Vec<String> = rows
+        .iter()
+        .map(|row| serde_json::to_string(row).map(|row| format!("  {row}")))
+        .collect::<Result<_, _>>()
+        .map_err(Failure::file(path))?;
+    let text = if lines.is_empty() {
+        "[]\n".to_owned()
+    } else {
+        format!("[\n{}\n]\n", lines.join(",\n"))
+    };
+    std::fs::write(path, text)
+        .map_err(npy::Error::Write)
+        .map_err(Failure::file(path))
+}

@@ -1,0 +1,254 @@
+//! What measures a case on a GPU, and what there is to say of GPUs.
+
+use super::case::Case;
+use super::data::Inputs;
+use super::runner::{Runner, Shortage, Times, sets};
+use super::{Result, format};
+use ptxscan::CudaError;
+use ptxscan::gpu::cust::context::CurrentContext;
+use ptxscan::gpu::cust::error::CudaResult;
+use ptxscan::gpu::cust::event::{Event, EventFlags};
+use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer};
+use ptxscan::gpu::cust::stream::{Stream, StreamFlags};
+use ptxscan::gpu::{DeviceView, Gpu, cust, device_count, ptx};
+use std::io::Write;
+
+/// Whether the GPU's memory is too small for the case and for the copies.
+pub fn shortage(gpu: &Gpu, case: &Case) -> Result<Option<Shortage>> {
+    let (available, _) = gpu.memory()?;
+    let needed = 2 * sets(case) * case.bytes();
+    Ok((available < needed).then_some(Shortage { needed, available }))
+}
+
+/// Runs a case in device memory, by the device's clock.
+pub struct GpuRunner<'a> {
+    gpu: &'a Gpu,
+    case: &'a Case,
+    stream: Stream,
+    sets: Vec<Set>,
+    /// The set that was used last.
+    current: usize,
+}
+
+struct Set {
+    inputs: Vec<DeviceBuffer<f32>>,
+    out: DeviceBuffer<f32>,
+    /// The copy's source and destination, half the case's bytes each.
+    from: DeviceBuffer<f32>,
+    to: DeviceBuffer<f32>,
+}
+
+impl<'a> GpuRunner<'a> {
+    /// Makes the case's buffers.
+    pub fn new(gpu: &'a Gpu, case: &'a Case, inputs: &Inputs) -> Result<Self> {
+        gpu.make_current()?;
+        let elements = case.extents.elements();
+        let copied = case.bytes() / 2 / size_of::<f32>();
+        let first = inputs.patterns().next().expect("an operation has an input");
+        let set = || -> Result<Set> {
+            Ok(Set {
+                inputs: inputs
+                    .patterns()
+                    .map(|pattern| repeated(pattern, elements))
+                    .collect::<Result<_>>()?,
+                out: repeated(&[f32::NAN; 1024], elements)?,
+                from: repeated(first, copied)?,
+                to: repeated(first, copied)?,
+            })
+        };
+        let sets = (0..sets(case)).map(|_| set()).collect::<Result<_>>()?;
+        // The buffers were filled on another stream.
+        CurrentContext::synchronize().map_err(CudaError::from)?;
+        Ok(Self {
+            gpu,
+            case,
+            stream: Stream::new(StreamFlags::NON_BLOCKING, None).map_err(CudaError::from)?,
+            sets,
+            current: 0,
+        })
+    }
+
+    /// Puts a run, with the next set, on the stream.
+    fn enqueue_run(&mut self) -> Result<()> {
+        self.current = (self.current + 1) % self.sets.len();
+        let Set { inputs, out, .. } = &mut self.sets[self.current];
+        let inputs: Vec<DeviceView<f32>> = inputs.iter().map(DeviceView::from).collect();
+        let Case {
+            operation,
+            shape,
+            axis,
+            ..
+        } = self.case;
+        // SAFETY: the buffers are this runner's, which uses them on this stream only, and waits for it before it reads
+        // them or gives them up.
+        unsafe {
+            self.gpu.scan_device_async(
+                *operation,
+                &inputs,
+                shape,
+                *axis as isize,
+                out.into(),
+                &self.stream,
+            )
+        }?;
+        Ok(())
+    }
+
+    /// Puts a copy, with the buffers of the set that was used last, on the stream.
+    fn enqueue_copy(&mut self) -> Result<()> {
+        let Set { from, to, .. } = &mut self.sets[self.current];
+        // SAFETY: both buffers have `from.len()` elements; as for their use, see `enqueue_run`.
+        let code = unsafe {
+            cust::sys::cuMemcpyDtoDAsync_v2(
+                to.as_device_ptr().as_raw(),
+                from.as_device_ptr().as_raw(),
+                from.len() * size_of::<f32>(),
+                self.stream.as_inner(),
+            )
+        };
+        check(code)
+    }
+
+    fn event(&self) -> Result<Event> {
+        let event = Event::new(EventFlags::DEFAULT).map_err(CudaError::from)?;
+        event.record(&self.stream).map_err(CudaError::from)?;
+        Ok(event)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(self.stream.synchronize().map_err(CudaError::from)?)
+    }
+}
+
+impl Runner for GpuRunner<'_> {
+    fn run(&mut self) -> Result<()> {
+        self.enqueue_run()?;
+        self.synchronize()
+    }
+
+    /// All of it is queued without a pause, warm-up first: so the launches are ahead of the device, and no event waits for one.
+    fn time(&mut self, warm_up: usize, samples: usize) -> Result<Times> {
+        for _ in 0..warm_up {
+            self.enqueue_run()?;
+            self.enqueue_copy()?;
+        }
+        let mut events = vec![self.event()?];
+        for _ in 0..samples {
+            self.enqueue_run()?;
+            events.push(self.event()?);
+            self.enqueue_copy()?;
+            events.push(self.event()?);
+        }
+        self.synchronize()?;
+
+        let mut times = Times::default();
+        let mut start = &events[0];
+        for (index, end) in events[1..].iter().enumerate() {
+            let milliseconds = end.elapsed_time_f32(start).map_err(CudaError::from)?;
+            let list = if index % 2 == 0 {
+                &mut times.runs
+            } else {
+                &mut times.copies
+            };
+            list.push(f64::from(milliseconds) * 1e-3);
+            start = end;
+        }
+        Ok(times)
+    }
+
+    fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f32>> {
+        const ELEMENT: usize = size_of::<f32>();
+        let extents = self.case.extents;
+        let mut sequence = vec![0.0_f32; extents.len];
+        let first = outer * extents.len * extents.inner + inner;
+        let out = &self.sets[self.current].out;
+        // A column of a matrix of `len` rows and `inner` columns.
+        let copy = cust::sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: cust::sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcHost: std::ptr::null(),
+            srcDevice: out.as_device_ptr().as_raw() + (first * ELEMENT) as u64,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: extents.inner * ELEMENT,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: cust::sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            dstHost: sequence.as_mut_ptr().cast(),
+            dstDevice: 0,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: ELEMENT,
+            WidthInBytes: ELEMENT,
+            Height: extents.len,
+        };
+        assert!(outer < extents.outer && inner < extents.inner);
+        self.gpu.make_current()?;
+        // SAFETY: by the assertion, step t is element `first + t·inner < elements` of the output, and `sequence` has
+        // `len` elements; the stream has been waited for, and the copy returns when it is done.
+        check(unsafe { cust::sys::cuMemcpy2DUnaligned_v2(&copy) })?;
+        Ok(sequence)
+    }
+}
+
+impl Drop for GpuRunner<'_> {
+    fn drop(&mut self) {
+        // After an error there may still be work on the stream. If waiting fails, the context is lost, and its buffers with it.
+        let _ = self.stream.synchronize();
+    }
+}
+
+/// A buffer of `elements` that repeats `pattern`.
+fn repeated(pattern: &[f32], elements: usize) -> Result<DeviceBuffer<f32>> {
+    let fill = || -> CudaResult<_> {
+        // SAFETY: every element is written below before the buffer is returned.
+        let buffer = unsafe { DeviceBuffer::uninitialized(elements) }?;
+        let mut filled = pattern.len().min(elements);
+        buffer.index(..filled).copy_from(&pattern[..filled])?;
+        while filled < elements {
+            let next = filled.min(elements - filled);
+            buffer
+                .index(filled..filled + next)
+                .copy_from(&buffer.index(..next))?;
+            filled += next;
+        }
+        Ok(buffer)
+    };
+    Ok(fill().map_err(CudaError::from)?)
+}
+
+/// A driver call's result.
+fn check(code: cust::sys::CUresult) -> Result<()> {
+    match code {
+        cust::sys::CUresult::CUDA_SUCCESS => Ok(()),
+        code => Err(CudaError(code as u32).into()),
+    }
+}
+
+/// The lines of `info` on the driver, on each GPU and on the kernels.
+pub fn info(out: &mut dyn Write) -> Result<()> {
+    for ordinal in 0..device_count().unwrap_or(0) {
+        let gpu = match Gpu::new(ordinal) {
+            Ok(gpu) => gpu,
+            Err(error) => {
+                writeln!(out, "gpu {ordinal}     not usable: {error}")?;
+                continue;
+            }
+        };
+        if ordinal == 0 {
+            writeln!(out, "driver    CUDA {}", gpu.driver_version())?;
+        }
+        let (free, all) = gpu.memory()?;
+        let (major, minor) = gpu.compute_capability();
+        writeln!(
+            out,
+            "gpu {ordinal}     {}, compute capability {major}.{minor}, {} of {} free",
+            gpu.device_name(),
+            format::bytes(free),
+            format::bytes(all)
+        )?;
+    }
+    if let (Some(target), Some(version)) = (ptx::directive(".target"), ptx::directive(".version")) {
+        writeln!(out, "kernels   PTX {version} for {target} or newer")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,347 @@
+//! Each level of the scan, under the emulator, with a monoid that does not commute: swapped operands give other results.
+#![allow(missing_docs, reason = "tests")]
+
+use cuda_std::emulator::{Launch, Memory};
+use cuda_std::warp::Shuffle;
+use cuda_std::{Global, shared, thread};
+use ptxscan_kernels::block::{self, Aggregates};
+use ptxscan_kernels::columns::scan_columns;
+use ptxscan_kernels::direction::{Direction, Forward, Order, Reverse};
+use ptxscan_kernels::monoid::{Action, Monoid, Operator};
+use ptxscan_kernels::rows::scan_rows;
+use ptxscan_kernels::tiling::{WARP_THREADS, columns, rows};
+use ptxscan_kernels::warp;
+
+/// An element of the bicyclic monoid: takes `pops` from a stack's height, as far as there are so many, and adds `pushes`.
+///
+/// With `SERIAL` no aggregate passes for finite, so that every tile is taken in serial order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Bicyclic<const SERIAL: bool> {
+    pops: u32,
+    pushes: u32,
+}
+
+impl<const SERIAL: bool> Monoid for Bicyclic<SERIAL> {
+    const IDENTITY: Self = Self { pops: 0, pushes: 0 };
+
+    fn then(self, next: Self) -> Self {
+        let met = self.pushes.min(next.pops);
+        Self {
+            pops: self.pops + next.pops - met,
+            pushes: self.pushes - met + next.pushes,
+        }
+    }
+}
+
+impl<const SERIAL: bool> Shuffle for Bicyclic<SERIAL> {
+    fn map_words(self, exchange: impl Fn(u32) -> u32) -> Self {
+        Self {
+            pops: exchange(self.pops),
+            pushes: exchange(self.pushes),
+        }
+    }
+}
+
+impl<const SERIAL: bool> Action for Bicyclic<SERIAL> {
+    type Carry = u32;
+    const START: u32 = 0;
+
+    fn apply(self, height: u32) -> u32 {
+        height.saturating_sub(self.pops) + self.pushes
+    }
+
+    fn as_first(self) -> Self {
+        Self { pops: 0, ..self }
+    }
+
+    fn is_finite(self) -> bool {
+        !SERIAL
+    }
+
+    fn is_finite_carry(_: u32) -> bool {
+        true
+    }
+}
+
+impl<const SERIAL: bool> Operator<2> for Bicyclic<SERIAL> {
+    type Element = u32;
+
+    fn gather<const N: usize>(elements: impl Fn(usize) -> [u32; N]) -> [Self; N] {
+        let (pops, pushes) = (elements(0), elements(1));
+        std::array::from_fn(|i| Self {
+            pops: pops[i],
+            pushes: pushes[i],
+        })
+    }
+
+    fn elements(self) -> [u32; 2] {
+        [self.pops, self.pushes]
+    }
+}
+
+type Plain = Bicyclic<false>;
+
+/// Elements of a sequence without period.
+fn some(count: usize) -> Vec<Plain> {
+    let mut state = 1_u32;
+    let mut random = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state >> 29
+    };
+    (0..count)
+        .map(|_| Plain {
+            pops: random(),
+            pushes: random(),
+        })
+        .collect()
+}
+
+fn compose(elements: &[Plain]) -> Plain {
+    elements
+        .iter()
+        .fold(Plain::IDENTITY, |all, &next| all.then(next))
+}
+
+const SEEDS: std::ops::Range<u64> = 0..20;
+
+fn parts(elements: &[Plain]) -> [Vec<u32>; 2] {
+    [
+        elements.iter().map(|element| element.pops).collect(),
+        elements.iter().map(|element| element.pushes).collect(),
+    ]
+}
+
+/// # Safety
+/// `index` lies in both arrays, which are written.
+unsafe fn read(arrays: [Global<u32>; 2], index: usize) -> Plain {
+    // SAFETY: says the caller.
+    let [pops, pushes] = arrays.map(|array| unsafe { array.read(index) });
+    Plain { pops, pushes }
+}
+
+/// # Safety
+/// `index` lies in both arrays, and no other thread accesses it.
+unsafe fn write(arrays: [Global<u32>; 2], index: usize, value: Plain) {
+    // SAFETY: says the caller.
+    unsafe {
+        arrays[0].write(index, value.pops);
+        arrays[1].write(index, value.pushes);
+    }
+}
+
+#[test]
+fn bicyclic_is_a_monoid_that_acts_and_does_not_commute() {
+    let elements = some(12);
+    for &f in &elements {
+        assert_eq!(f.then(Plain::IDENTITY), f);
+        assert_eq!(Plain::IDENTITY.then(f), f);
+        for &g in &elements {
+            for height in 0..20 {
+                assert_eq!(f.then(g).apply(height), g.apply(f.apply(height)));
+            }
+            for &h in &elements {
+                assert_eq!(f.then(g).then(h), f.then(g.then(h)));
+            }
+        }
+    }
+    assert_ne!(elements[0].then(elements[1]), elements[1].then(elements[0]));
+}
+
+#[test]
+fn warp_scan() {
+    let elements = some(WARP_THREADS);
+    for seed in SEEDS {
+        let memory = Memory::new();
+        let input = parts(&elements).map(|part| memory.copy_of(&part).view());
+        let output = [(); 6].map(|()| memory.uninit::<u32>(WARP_THREADS));
+        let [inclusive, below, total] = [0, 2, 4].map(|k| [output[k].view(), output[k + 1].view()]);
+        let launch = Launch::new(1, WARP_THREADS as u32).seed(seed);
+        // SAFETY: the arrays have an element for each lane, and all lanes of the one warp are here.
+        let thread = || unsafe {
+            let lane = thread::thread_idx_x();
+            let scanned = warp::inclusive_scan(lane, read(input, lane as usize));
+            write(inclusive, lane as usize, scanned);
+            write(below, lane as usize, warp::below(lane, scanned));
+            write(total, lane as usize, warp::total(scanned));
+        };
+        launch
+            .run("warp_scan", thread)
+            .unwrap_or_else(|fault| panic!("{fault}"));
+        let output = output.map(|part| part.to_vec().expect("each lane wrote its element"));
+        for lane in 0..WARP_THREADS {
+            let got = [0, 2, 4].map(|k| Plain {
+                pops: output[k][lane],
+                pushes: output[k + 1][lane],
+            });
+            let expected = [
+                compose(&elements[..=lane]),
+                compose(&elements[..lane]),
+                compose(&elements),
+            ];
+            assert_eq!(got, expected, "lane {lane}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn block_exchange() {
+    const MOST: usize = 32;
+    let elements = some(2 * MOST);
+    for (seed, warps) in SEEDS.flat_map(|seed| [1, 2, 7, 16, 31, MOST].map(|warps| (seed, warps))) {
+        let threads = warps * WARP_THREADS;
+        let memory = Memory::new();
+        let input = parts(&elements).map(|part| memory.copy_of(&part).view());
+        let output = [(); 4].map(|()| memory.uninit::<u32>(2 * threads));
+        let [before, total] = [0, 2].map(|k| [output[k].view(), output[k + 1].view()]);
+        // Two rounds, in a set of aggregates each, as a kernel does.
+        let launch = Launch::new(1, threads as u32)
+            .seed(seed)
+            .shared_bytes(2 * 2 * MOST * size_of::<u32>());
+        // SAFETY: the arrays have an element for each warp or thread of each round, and so has shared memory; all
+        // threads of the block are here.
+        let thread = || unsafe {
+            let thread = thread::thread_idx_x() as usize;
+            for round in 0..2 {
+                let aggregates = Aggregates {
+                    slots: shared::dynamic_shared_mem::<u32>().add(round * 2 * MOST),
+                    count: MOST,
+                };
+                let exchanged = block::exchange(
+                    &aggregates,
+                    read(input, round * MOST + thread / WARP_THREADS),
+                );
+                write(before, round * threads + thread, exchanged.before);
+                write(total, round * threads + thread, exchanged.total);
+            }
+        };
+        launch
+            .run("block_exchange", thread)
+            .unwrap_or_else(|fault| panic!("{fault}"));
+        let output = output.map(|part| part.to_vec().expect("each thread wrote its element"));
+        for i in 0..2 * threads {
+            let (round, warp) = (i / threads, i % threads / WARP_THREADS);
+            let elements = &elements[round * MOST..][..warps];
+            let got = [0, 2].map(|k| Plain {
+                pops: output[k][i],
+                pushes: output[k + 1][i],
+            });
+            let expected = [compose(&elements[..warp]), compose(elements)];
+            assert_eq!(
+                got, expected,
+                "round {round}, warp {warp} of {warps}, seed {seed}"
+            );
+        }
+    }
+}
+
+/// The heights after each step of each sequence, from a stack that is empty before.
+fn heights(
+    direction: Direction,
+    elements: &[Plain],
+    outer: usize,
+    len: usize,
+    inner: usize,
+) -> Vec<u32> {
+    let mut heights = vec![0; elements.len()];
+    for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
+        let mut height = 0;
+        for t in 0..len {
+            let t = match direction {
+                Direction::Forward => t,
+                Direction::Reverse => len - 1 - t,
+            };
+            let at = (o * len + t) * inner + i;
+            height = elements[at].apply(height);
+            heights[at] = height;
+        }
+    }
+    heights
+}
+
+/// Runs a strategy on outer × len × inner elements.
+fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize) {
+    const INPUTS: usize = 2;
+    const ELEMENT_BYTES: usize = size_of::<u32>();
+    let elements = some(outer * len * inner);
+    let expected = heights(D::DIRECTION, &elements, outer, len, inner);
+    let (blocks, threads, shared) = if inner == 1 {
+        let warps = rows::warps(INPUTS, len);
+        (
+            outer,
+            warps * WARP_THREADS,
+            rows::shared_bytes(INPUTS, ELEMENT_BYTES),
+        )
+    } else {
+        (
+            columns::strips(outer, inner),
+            columns::THREADS,
+            columns::shared_bytes(INPUTS, ELEMENT_BYTES),
+        )
+    };
+    for seed in SEEDS.take(3) {
+        let memory = Memory::new();
+        let input = parts(&elements).map(|part| memory.copy_of(&part).view());
+        let output = memory.uninit::<u32>(elements.len());
+        let launch = Launch::new(blocks as u32, threads as u32)
+            .seed(seed)
+            .shared_bytes(shared);
+        let [outer, len, inner] = [outer, len, inner].map(|extent| extent as u64);
+        // SAFETY: the arrays have as many elements as the extents say, and the launch is the strategy's.
+        let thread = || unsafe {
+            if inner == 1 {
+                const SUBTILES: usize = rows::subtiles(INPUTS);
+                scan_rows::<Bicyclic<SERIAL>, D, INPUTS, SUBTILES>(
+                    input,
+                    output.view(),
+                    outer,
+                    len,
+                );
+            } else {
+                scan_columns::<Bicyclic<SERIAL>, D, INPUTS>(
+                    input,
+                    output.view(),
+                    outer,
+                    len,
+                    inner,
+                );
+            }
+        };
+        launch
+            .run("scan", thread)
+            .unwrap_or_else(|fault| panic!("{fault}"));
+        let got = output.to_vec().expect("all of the output is written");
+        let wrong = got
+            .iter()
+            .zip(&expected)
+            .position(|(got, expected)| got != expected);
+        assert_eq!(
+            wrong,
+            None,
+            "{:?}, {outer} × {len} × {inner}, serial: {SERIAL}, seed {seed}",
+            D::DIRECTION
+        );
+    }
+}
+
+#[test]
+fn strategies() {
+    let tile = rows::MAX_WARPS * rows::warp_items(2);
+    let warp = rows::warp_items(2);
+    let of_rows = [
+        (3, 5, 1),
+        (2, warp + 3, 1),
+        (1, tile, 1),
+        (1, 2 * tile + warp + 7, 1),
+    ];
+    let of_columns = [
+        (2, 7, 3),
+        (1, columns::TILE, columns::CHANNELS),
+        (2, 4 * columns::TILE + 5, columns::CHANNELS + 1),
+    ];
+    for (outer, len, inner) in of_rows.into_iter().chain(of_columns) {
+        scan::<Forward, false>(outer, len, inner);
+        scan::<Reverse, false>(outer, len, inner);
+        scan::<Forward, true>(outer, len, inner);
+        scan::<Reverse, true>(outer, len, inner);
+    }
+}

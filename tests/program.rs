@@ -1,0 +1,936 @@
+//! The program, run on real .npy files: what it writes, what it says and how it ends.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A folder to run the program in.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.path().join(name), bytes).unwrap();
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path().join(name)).unwrap()
+    }
+
+    /// The names of all files, sorted.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path()).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ptxscan"));
+        command
+            .args(arguments.split_whitespace())
+            .current_dir(self.path());
+        command
+    }
+
+    fn run(&self, arguments: &str) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs the program, which says nothing and succeeds.
+    fn succeed(&self, arguments: &str) {
+        let output = self.run(arguments);
+        assert_eq!(text(&output.stderr), "", "{arguments}");
+        assert_eq!(output.status.code(), Some(0), "{arguments}");
+        assert_eq!(text(&output.stdout), "", "{arguments}");
+    }
+
+    /// Runs the program, which fails with `message` on a line, and changes nothing in the folder.
+    fn fail(&self, arguments: &str, message: &str) {
+        let before: Vec<_> = self.snapshot();
+        let output = self.run(arguments);
+        assert_eq!(
+            text(&output.stderr),
+            format!("ptxscan: {message}\n"),
+            "{arguments}"
+        );
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        assert_eq!(text(&output.stdout), "", "{arguments}");
+        assert_eq!(self.snapshot(), before, "{arguments}");
+    }
+
+    /// What every file has in it.
+    fn snapshot(&self) -> Vec<(String, Option<Vec<u8>>)> {
+        let content = |name: String| (fs::read(self.path().join(&name)).ok(), name);
+        self.names()
+            .into_iter()
+            .map(content)
+            .map(|(bytes, name)| (name, bytes))
+            .collect()
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// What numpy 2.4 writes for `[[1, 2, 3], [4, 5, 6]]`.
+const BY_NUMPY: &[u8] =
+    b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\
+    \x20                                                         \n\
+    \0\0\x80?\0\0\0@\0\0@@\0\0\x80@\0\0\xa0@\0\0\xc0@";
+
+/// A file of format 1.0 as numpy writes it, for a shape that is written `shape`.
+fn npy(shape: &str, data: &[f32]) -> Vec<u8> {
+    let extent = shape.trim_matches(['(', ')']).split(',').next().unwrap();
+    let room = if extent.is_empty() {
+        0
+    } else {
+        21 - extent.len()
+    };
+    let dict = format!(
+        "{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}{:room$}",
+        ""
+    );
+    let length = (10 + dict.len() + 1 + 64) / 64 * 64 - 10;
+    let header = format!("{dict:<width$}\n", width = length - 1);
+    with_header((1, 0), &header, data)
+}
+
+/// A file with any header.
+fn with_header(version: (u8, u8), header: &str, data: &[f32]) -> Vec<u8> {
+    let length = (header.len() as u32).to_le_bytes();
+    let length = if version.0 == 1 {
+        &length[..2]
+    } else {
+        &length
+    };
+    let data: Vec<u8> = data.iter().flat_map(|value| value.to_le_bytes()).collect();
+    [
+        b"\x93NUMPY",
+        [version.0, version.1].as_slice(),
+        length,
+        header.as_bytes(),
+        &data,
+    ]
+    .concat()
+}
+
+/// A header's text with this type, order and shape.
+fn header(descr: &str, order: &str, shape: &str) -> String {
+    format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}\n")
+}
+
+#[test]
+fn the_files_of_these_tests_are_those_of_numpy() {
+    assert_eq!(npy("(2, 3)", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), BY_NUMPY);
+}
+
+#[test]
+fn sums_are_written_byte_for_byte_as_numpy_would() {
+    let folder = Folder::new();
+    folder.write("x.npy", BY_NUMPY);
+    let cases = [
+        ("reverse-cumsum", "1", [6, 5, 3, 15, 11, 6]),
+        ("reverse-cumsum", "-1", [6, 5, 3, 15, 11, 6]),
+        ("reverse-cumsum", "0", [5, 7, 9, 4, 5, 6]),
+        ("reverse-cumsum", "-2", [5, 7, 9, 4, 5, 6]),
+        ("cumsum", "1", [1, 3, 6, 4, 9, 15]),
+        ("cumsum", "0", [1, 2, 3, 5, 7, 9]),
+    ];
+    for (command, axis, expected) in cases {
+        folder.succeed(&format!(
+            "{command} x.npy y.npy --axis {axis} --backend cpu"
+        ));
+        let expected = npy("(2, 3)", &expected.map(|value| value as f32));
+        assert_eq!(folder.read("y.npy"), expected, "{command} along {axis}");
+    }
+    assert_eq!(folder.names(), ["x.npy", "y.npy"]);
+    assert_eq!(folder.read("x.npy"), BY_NUMPY);
+}
+
+#[test]
+fn affine_scans_are_written_byte_for_byte_as_numpy_would() {
+    let folder = Folder::new();
+    // The factor of the first step is not used, so it may be NaN.
+    folder.write(
+        "a.npy",
+        &npy("(2, 3)", &[f32::NAN, 2.0, 3.0, f32::NAN, 0.0, -1.0]),
+    );
+    folder.write("b.npy", BY_NUMPY);
+    folder.succeed("affine-scan a.npy b.npy h.npy --axis 1 --backend cpu");
+    let expected = npy("(2, 3)", &[1.0, 4.0, 15.0, 4.0, 5.0, 1.0]);
+    assert_eq!(folder.read("h.npy"), expected);
+
+    folder.write(
+        "a.npy",
+        &npy("(2, 3)", &[f32::NAN, f32::NAN, f32::NAN, 2.0, 0.0, -1.0]),
+    );
+    folder.succeed("affine-scan a.npy b.npy h.npy --axis 0 --backend cpu");
+    let expected = npy("(2, 3)", &[1.0, 2.0, 3.0, 6.0, 5.0, 3.0]);
+    assert_eq!(folder.read("h.npy"), expected);
+}
+
+#[test]
+fn the_default_back_end_gives_the_same_integers() {
+    let folder = Folder::new();
+    let ones = vec![1.0; 3 * 5000];
+    let counts: Vec<f32> = (0..3 * 5000)
+        .map(|index| (5000 - index % 5000) as f32)
+        .collect();
+    folder.write("x.npy", &npy("(3, 5000)", &ones));
+    folder.succeed("reverse-cumsum x.npy y.npy --axis 1");
+    assert_eq!(folder.read("y.npy"), npy("(3, 5000)", &counts));
+}
+
+#[test]
+fn infinities_and_nans_reach_the_sums_that_contain_them_and_no_others() {
+    let folder = Folder::new();
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    folder.write(
+        "x.npy",
+        &npy(
+            "(4, 3)",
+            &[3., 1., 4., 1., inf, 0., 9., nan, 5., inf, -inf, 3.],
+        ),
+    );
+    folder.succeed("reverse-cumsum x.npy y.npy --axis 1 --backend cpu");
+    let written = folder.read("y.npy");
+    let values: Vec<f32> = written[128..]
+        .chunks_exact(4)
+        .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
+        .collect();
+    let expected = [8., 5., 4., inf, inf, 0., nan, nan, 5., nan, -inf, 3.];
+    assert_eq!(format!("{values:?}"), format!("{expected:?}"));
+}
+
+#[test]
+fn arrays_without_elements_and_with_one() {
+    let folder = Folder::new();
+    for (shape, axes, elements) in [
+        ("(0,)", 1, 0),
+        ("(0, 5)", 2, 0),
+        ("(3, 0, 4)", 3, 0),
+        ("(1,)", 1, 1),
+        ("(1, 1, 1)", 3, 1),
+    ] {
+        let file = npy(shape, &vec![7.0; elements]);
+        folder.write("x.npy", &file);
+        for axis in 0..axes {
+            folder.succeed(&format!("cumsum x.npy y.npy --axis {axis} --backend cpu"));
+            assert_eq!(folder.read("y.npy"), file, "{shape}");
+            folder.succeed(&format!(
+                "affine-scan x.npy x.npy y.npy --axis {axis} --backend cpu"
+            ));
+            assert_eq!(folder.read("y.npy"), file, "{shape}");
+        }
+    }
+}
+
+#[test]
+fn headers_of_every_format_and_layout_are_read() {
+    let folder = Folder::new();
+    let data = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+    let plain = header("'<f4'", "False", "(2, 3)");
+    let variants = [
+        ((1, 0), plain.clone()),
+        ((2, 0), plain.clone()),
+        ((3, 0), plain),
+        // More blanks than format 1.0 has room for.
+        (
+            (2, 0),
+            header("'<f4'", "False", "(2, 3)").replace('\n', &" ".repeat(70_000)),
+        ),
+        // Any order, both quotation marks, blanks of all kinds or none, no comma at the end.
+        (
+            (1, 0),
+            "{'shape':(2,3),'fortran_order':False,'descr':'<f4'}".to_owned(),
+        ),
+        (
+            (1, 0),
+            " {\t\"descr\" : \"<f4\" ,\n 'shape' : ( 2 ,\n3 , ) , 'fortran_order' : False } \n\n"
+                .to_owned(),
+        ),
+        // Python 2's integers.
+        ((1, 0), header("'<f4'", "False", "(2L, 3L)")),
+        // Every remainder by 4 of the data's place in the file.
+        (
+            (1, 0),
+            header("'<f4'", "False", "(2, 3)").replace('\n', " "),
+        ),
+        (
+            (1, 0),
+            header("'<f4'", "False", "(2, 3)").replace('\n', "  "),
+        ),
+        (
+            (1, 0),
+            header("'<f4'", "False", "(2, 3)").replace('\n', "   "),
+        ),
+        (
+            (1, 0),
+            header("'<f4'", "False", "(2, 3)").replace('\n', "    "),
+        ),
+    ];
+    for (version, header) in variants {
+        folder.write("x.npy", &with_header(version, &header, &data));
+        folder.succeed("cumsum x.npy y.npy --axis 1 --backend cpu");
+        let expected = npy("(2, 3)", &[1.0, 3.0, 6.0, 4.0, 9.0, 15.0]);
+        assert_eq!(folder.read("y.npy"), expected, "{version:?} {header:?}");
+    }
+}
+
+#[test]
+fn fortran_order_is_read_where_it_is_the_same_as_c_order() {
+    let folder = Folder::new();
+    for (shape, data) in [
+        ("(4,)", 4),
+        ("(1, 4, 1)", 4),
+        ("(3, 0, 4)", 0),
+        ("(1, 1)", 1),
+    ] {
+        let data = vec![1.0; data];
+        folder.write(
+            "x.npy",
+            &with_header((1, 0), &header("'<f4'", "True", shape), &data),
+        );
+        folder.succeed("cumsum x.npy y.npy --axis 0 --backend cpu");
+        let expected = match shape {
+            "(4,)" => npy(shape, &[1.0, 2.0, 3.0, 4.0]),
+            _ => npy(shape, &data),
+        };
+        assert_eq!(folder.read("y.npy"), expected);
+    }
+}
+
+/// Each broken input, and what is said of it after its name.
+fn broken_inputs() -> Vec<(Vec<u8>, String)> {
+    let data = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+    let file = |descr, order, shape| with_header((1, 0), &header(descr, order, shape), &data);
+    let truncated = |bytes: usize| BY_NUMPY[..bytes].to_vec();
+    let no_npy = "expected a .npy file, which begins with \"\\x93NUMPY\", got";
+    let no_header = "expected a header with 'descr', 'fortran_order' and 'shape', got";
+    let no_f4 = "expected dtype '<f4' (little-endian float32), got";
+    let broken_header = |text: &str| {
+        (
+            with_header((1, 0), text, &data),
+            format!("{no_header} \"{}\"", text.replace('\n', "\\n")),
+        )
+    };
+    vec![
+        (truncated(0), format!("{no_npy} \"\"")),
+        (
+            b"PK\x03\x04 and more".to_vec(),
+            format!("{no_npy} \"PK\\x03\\x04 and\""),
+        ),
+        (truncated(7), format!("{no_npy} \"\\x93NUMPY\\x01\"")),
+        (
+            with_header((1, 1), "{}", &[]),
+            "expected .npy format 1.0, 2.0 or 3.0, got 1.1".into(),
+        ),
+        (
+            with_header((4, 0), "{}", &[]),
+            "expected .npy format 1.0, 2.0 or 3.0, got 4.0".into(),
+        ),
+        (
+            truncated(9),
+            "expected the length of the header, got the end of the file".into(),
+        ),
+        (
+            truncated(100),
+            "expected a header of 118 bytes, got 90".into(),
+        ),
+        (
+            truncated(10),
+            "expected a header of 118 bytes, got 0".into(),
+        ),
+        (
+            b"\x93NUMPY\x02\x00\xff\xff\xff\xff{".to_vec(),
+            "expected a header of 4294967295 bytes, got 1".into(),
+        ),
+        broken_header(""),
+        broken_header("not a dict\n"),
+        broken_header("{'descr': '<f4', 'fortran_order': False}"),
+        broken_header("{'descr': '<f4', 'fortran_order': 0, 'shape': (2, 3)}"),
+        broken_header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, -3)}"),
+        broken_header("{'descr': '<f4', 'fortran_order': False, 'shape': (2,, 3)}"),
+        broken_header("{'descr': '<f4', 'fortran_order': False, 'shape': 6}"),
+        broken_header("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}"),
+        broken_header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), 'more': 1}"),
+        (
+            with_header((1, 0), &"((".repeat(30_000), &data),
+            format!("{no_header} \"{}…\"", "((".repeat(50)),
+        ),
+        (file("'<f8'", "False", "(2, 3)"), format!("{no_f4} '<f8'")),
+        (file("'>f4'", "False", "(2, 3)"), format!("{no_f4} '>f4'")),
+        (file("'<i4'", "False", "(2, 3)"), format!("{no_f4} '<i4'")),
+        (file("'|O'", "False", "(2, 3)"), format!("{no_f4} '|O'")),
+        (
+            file("[('a', '<f4'), ('b', '<f4', (2,))]", "False", "(2,)"),
+            format!("{no_f4} [('a', '<f4'), ('b', '<f4', (2,))]"),
+        ),
+        (
+            file("'<f4'", "True", "(2, 3)"),
+            "expected C order, got Fortran order for shape (2, 3)".into(),
+        ),
+        (
+            truncated(151),
+            "expected 24 bytes of data for shape (2, 3), got 23".into(),
+        ),
+        (
+            truncated(128),
+            "expected 24 bytes of data for shape (2, 3), got 0".into(),
+        ),
+        (
+            [BY_NUMPY, &[0]].concat(),
+            "expected 24 bytes of data for shape (2, 3), got 25".into(),
+        ),
+        (
+            file("'<f4'", "False", "(0, 3)"),
+            "expected 0 bytes of data for shape (0, 3), got 24".into(),
+        ),
+        (
+            file("'<f4'", "False", "(1000000000000,)"),
+            "expected 4000000000000 bytes of data for shape (1000000000000,), got 24".into(),
+        ),
+        (
+            file("'<f4'", "False", "(4294967296, 4294967296)"),
+            "expected a shape that memory can hold, got (4294967296, 4294967296)".into(),
+        ),
+        (
+            npy("()", &[1.0]),
+            "cumsum: shape has rank 0, expected 1 or more".into(),
+        ),
+    ]
+}
+
+#[test]
+fn a_broken_input_is_named_with_what_is_wrong_and_nothing_is_written() {
+    let folder = Folder::new();
+    folder.write("good.npy", BY_NUMPY);
+    for (bytes, problem) in broken_inputs() {
+        folder.write("x.npy", &bytes);
+        folder.fail(
+            "cumsum x.npy y.npy --axis 0 --backend cpu",
+            &format!("x.npy: {problem}"),
+        );
+        let problem = problem.replace("cumsum:", "affine_scan:");
+        folder.fail(
+            "affine-scan x.npy x.npy y.npy --axis 0 --backend cpu",
+            &format!("x.npy: {problem}"),
+        );
+    }
+    folder.fail(
+        "affine-scan good.npy x.npy y.npy --axis 0 --backend cpu",
+        "x.npy: expected shape (2, 3) as in good.npy, got ()",
+    );
+}
+
+#[test]
+fn a_broken_pipe_is_named_too() {
+    let folder = Folder::new();
+    for (bytes, problem) in broken_inputs() {
+        let mut command = folder.command("cumsum /dev/stdin y.npy --axis 0 --backend cpu");
+        command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // The program may have seen enough before it has all.
+        let _ = child.stdin.take().unwrap().write_all(&bytes);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(
+            text(&output.stderr),
+            format!("ptxscan: /dev/stdin: {problem}\n")
+        );
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(folder.names(), [""; 0]);
+    }
+}
+
+#[test]
+fn inputs_that_are_no_files() {
+    let folder = Folder::new();
+    folder.write("x.npy", BY_NUMPY);
+    fs::create_dir(folder.path().join("folder")).unwrap();
+    folder.fail(
+        "cumsum none.npy y.npy --axis 0",
+        "none.npy: cannot open: No such file or directory (os error 2)",
+    );
+    folder.fail(
+        "affine-scan x.npy none.npy y.npy --axis 0",
+        "none.npy: cannot open: No such file or directory (os error 2)",
+    );
+    folder.fail(
+        "cumsum folder y.npy --axis 0",
+        "folder: cannot read: Is a directory (os error 21)",
+    );
+}
+
+#[test]
+fn axes_that_the_array_does_not_have() {
+    let folder = Folder::new();
+    folder.write("x.npy", BY_NUMPY);
+    let problem = |operation: &str, axis: &str| {
+        format!("x.npy: {operation}: axis {axis} is out of range, expected -2 to 1 for rank 2")
+    };
+    for axis in ["2", "-3", "1000000", "-9223372036854775808"] {
+        folder.fail(
+            &format!("reverse-cumsum x.npy y.npy --axis {axis}"),
+            &problem("reverse_cumsum", axis),
+        );
+        folder.fail(
+            &format!("affine-scan x.npy x.npy y.npy --axis {axis}"),
+            &problem("affine_scan", axis),
+        );
+    }
+}
+
+#[test]
+fn inputs_of_different_shapes() {
+    let folder = Folder::new();
+    folder.write("a.npy", BY_NUMPY);
+    for shape in ["(3, 2)", "(6,)", "(1, 2, 3)"] {
+        folder.write("b.npy", &npy(shape, &[0.0; 6]));
+        folder.fail(
+            "affine-scan a.npy b.npy h.npy --axis 0",
+            &format!("b.npy: expected shape (2, 3) as in a.npy, got {shape}"),
+        );
+    }
+}
+
+#[test]
+fn outputs_that_cannot_be_written() {
+    let folder = Folder::new();
+    folder.write("x.npy", BY_NUMPY);
+    fs::create_dir(folder.path().join("folder")).unwrap();
+    for (output, problem) in [
+        ("none/y.npy", "No such file or directory (os error 2)"),
+        ("x.npy/y.npy", "Not a directory (os error 20)"),
+        ("folder", "Is a directory (os error 21)"),
+    ] {
+        folder.fail(
+            &format!("cumsum x.npy {output} --axis 0 --backend cpu"),
+            &format!("{output}: cannot write: {problem}"),
+        );
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_device_without_room() {
+    let folder = Folder::new();
+    folder.write("x.npy", BY_NUMPY);
+    folder.fail(
+        "cumsum x.npy /dev/full --axis 0 --backend cpu",
+        "/dev/full: cannot write: No space left on device (os error 28)",
+    );
+}
+
+#[test]
+fn an_output_that_is_there_is_replaced_on_success_only() {
+    let folder = Folder::new();
+    folder.write("y.npy", b"precious");
+    for (bytes, problem) in broken_inputs() {
+        folder.write("x.npy", &bytes);
+        // Among other things, this checks that y.npy is unchanged.
+        folder.fail(
+            "cumsum x.npy y.npy --axis 0 --backend cpu",
+            &format!("x.npy: {problem}"),
+        );
+    }
+    folder.write("x.npy", BY_NUMPY);
+    folder.succeed("cumsum x.npy y.npy --axis 1 --backend cpu");
+    assert_eq!(
+        folder.read("y.npy"),
+        npy("(2, 3)", &[1.0, 3.0, 6.0, 4.0, 9.0, 15.0])
+    );
+    assert_eq!(folder.names(), ["x.npy", "y.npy"]);
+}
+
+#[test]
+fn an_output_may_be_an_input() {
+    let folder = Folder::new();
+    folder.write("x.npy", BY_NUMPY);
+    folder.succeed("cumsum x.npy ./x.npy --axis 1 --backend cpu");
+    assert_eq!(
+        folder.read("x.npy"),
+        npy("(2, 3)", &[1.0, 3.0, 6.0, 4.0, 9.0, 15.0])
+    );
+
+    folder.write("a.npy", &npy("(3,)", &[0.0, 2.0, 2.0]));
+    folder.write("b.npy", &npy("(3,)", &[1.0, 1.0, 1.0]));
+    folder.succeed("affine-scan a.npy b.npy b.npy --axis 0 --backend cpu");
+    assert_eq!(folder.read("b.npy"), npy("(3,)", &[1.0, 3.0, 7.0]));
+    assert_eq!(folder.names(), ["a.npy", "b.npy", "x.npy"]);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_read_only_output_is_not_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    folder.write("x.npy", BY_NUMPY);
+    folder.write("y.npy", b"precious");
+    let output = folder.path().join("y.npy");
+    fs::set_permissions(&output, PermissionsExt::from_mode(0o444)).unwrap();
+    let arguments = "cumsum x.npy y.npy --axis 1 --backend cpu";
+    // Root writes what it likes.
+    if fs::OpenOptions::new().write(true).open(&output).is_ok() {
+        folder.succeed(arguments);
+    } else {
+        folder.fail(
+            arguments,
+            "y.npy: cannot write: Permission denied (os error 13)",
+        );
+    }
+    let mode = fs::metadata(&output).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o444);
+}
+
+#[test]
+#[cfg(unix)]
+fn an_output_is_a_file_like_any_other() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    folder.write("x.npy", BY_NUMPY);
+    folder.succeed("cumsum x.npy y.npy --axis 1 --backend cpu");
+    let mode = |name| {
+        fs::metadata(folder.path().join(name))
+            .unwrap()
+            .permissions()
+            .mode()
+    };
+    assert_eq!(mode("y.npy"), mode("x.npy"));
+}
+
+#[test]
+#[cfg(unix)]
+fn an_output_is_written_through_a_link() {
+    let folder = Folder::new();
+    folder.write("x.npy", BY_NUMPY);
+    folder.write("y.npy", b"old");
+    let link = folder.path().join("link.npy");
+    std::os::unix::fs::symlink("y.npy", &link).unwrap();
+    folder.succeed("cumsum x.npy link.npy --axis 1 --backend cpu");
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    assert_eq!(
+        folder.read("y.npy"),
+        npy("(2, 3)", &[1.0, 3.0, 6.0, 4.0, 9.0, 15.0])
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn pipes_and_devices_in_place_of_files() {
+    let folder = Folder::new();
+    folder.write("x.npy", BY_NUMPY);
+    let expected = npy("(2, 3)", &[1.0, 3.0, 6.0, 4.0, 9.0, 15.0]);
+
+    let output = folder.run("cumsum x.npy /dev/stdout --axis 1 --backend cpu");
+    assert_eq!(
+        (output.status.code(), output.stdout),
+        (Some(0), expected.clone())
+    );
+
+    let mut command = folder.command("cumsum /dev/stdin /dev/stdout --axis 1 --backend cpu");
+    let file = fs::File::create(folder.path().join("y.npy")).unwrap();
+    let mut child = command.stdin(Stdio::piped()).stdout(file).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(BY_NUMPY).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(folder.read("y.npy"), expected);
+
+    folder.succeed("cumsum x.npy /dev/null --axis 1 --backend cpu");
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    assert_eq!(folder.names(), ["x.npy", "y.npy"]);
+}
+
+#[test]
+fn the_gpu_back_end_gives_the_result_or_says_in_a_line_why_not() {
+    let folder = Folder::new();
+    folder.write("x.npy", BY_NUMPY);
+    let output = folder.run("cumsum x.npy y.npy --axis 1 --backend gpu");
+    let stderr = text(&output.stderr);
+    if output.status.success() {
+        assert_eq!(stderr, "");
+        assert_eq!(
+            folder.read("y.npy"),
+            npy("(2, 3)", &[1.0, 3.0, 6.0, 4.0, 9.0, 15.0])
+        );
+    } else {
+        assert_eq!(output.status.code(), Some(2));
+        assert!(
+            stderr.starts_with("ptxscan: ") && stderr.ends_with('\n'),
+            "{stderr}"
+        );
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        assert_eq!(folder.names(), ["x.npy"]);
+    }
+}
+
+#[test]
+fn every_command_has_help() {
+    let folder = Folder::new();
+    let commands = [
+        "",
+        "demo",
+        "reverse-cumsum",
+        "cumsum",
+        "affine-scan",
+        "bench",
+        "info",
+    ];
+    for command in commands {
+        let output = folder.run(&format!("{command} --help"));
+        assert_eq!(output.status.code(), Some(0), "{command}");
+        let stdout = text(&output.stdout);
+        let usage = format!("Usage: ptxscan {command}");
+        assert!(stdout.contains(usage.trim_end()), "{stdout}");
+        assert_eq!(text(&output.stderr), "");
+        for line in stdout.lines() {
+            assert!(line.chars().count() <= 100, "{command}: {line}");
+        }
+    }
+    let overview = folder.run("--help");
+    for command in &commands[1..] {
+        let line = format!("\n  {command} ");
+        assert!(text(&overview.stdout).contains(&line), "{command}");
+    }
+    let axis = folder.run("affine-scan --help");
+    for part in [
+        "<A.npy> <B.npy> <OUT.npy>",
+        "--axis <N>",
+        "--backend <BACKEND>",
+    ] {
+        assert!(text(&axis.stdout).contains(part), "{part}");
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_status_2() {
+    let folder = Folder::new();
+    for arguments in [
+        "cumsum x.npy y.npy",
+        "cumsum x.npy --axis 0",
+        "cumsum x.npy y.npy --axis one",
+        "cumsum x.npy y.npy --axis 0 --backend tpu",
+        "bench R9",
+        "bench R1 --samples 19",
+        "bench --op cumsum",
+        "bench --op cumsum --shape 3",
+        "bench --shape 3 --axis 0",
+        "bench R1 --op cumsum --shape 3 --axis 0",
+        "bench --op cumsum --shape 3 --axis 0 --dtype f8",
+        "nothing",
+    ] {
+        let output = folder.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        assert!(text(&output.stderr).starts_with("error: "), "{arguments}");
+    }
+}
+
+#[test]
+fn demo_is_what_runs_without_a_command() {
+    let folder = Folder::new();
+    for arguments in ["", "demo --backend cpu --seed 3"] {
+        let output = folder.run(arguments);
+        let stdout = text(&output.stdout);
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{stdout}{}",
+            text(&output.stderr)
+        );
+        let title = stdout
+            .lines()
+            .find(|line| line.starts_with("operation "))
+            .expect(stdout);
+        for column in [
+            "shape",
+            "back end",
+            "device",
+            "time",
+            "GB/s",
+            "of copy",
+            "largest error",
+        ] {
+            assert!(title.contains(column), "{column}");
+        }
+        for operation in ["reverse-cumsum ", "affine-scan "] {
+            let row = stdout
+                .lines()
+                .find(|line| line.starts_with(operation))
+                .expect(stdout);
+            let error: f64 = row.split_whitespace().last().unwrap().parse().unwrap();
+            assert!(error > 0.0 && error < 1e-4, "{row}");
+        }
+        assert!(stdout.ends_with("Passed: the errors are within what 32-bit floats allow.\n"));
+    }
+    let cpu = folder.run("demo --backend cpu");
+    assert!(text(&cpu.stdout).contains("smaller than a GPU's"));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_reader_that_goes_away_is_no_error() {
+    let folder = Folder::new();
+    for arguments in [
+        "demo --backend cpu",
+        "info",
+        "cumsum x.npy /dev/stdout --axis 0 --backend cpu",
+    ] {
+        folder.write("x.npy", BY_NUMPY);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = folder.command(arguments).stdout(writer).output().unwrap();
+        assert_eq!(text(&output.stderr), "", "{arguments}");
+        assert_eq!(output.status.code(), Some(141), "{arguments}");
+    }
+}
+
+#[test]
+fn info_tells_the_back_end() {
+    let output = Folder::new().run("info");
+    assert_eq!(output.status.code(), Some(0));
+    let stdout = text(&output.stdout);
+    let version = format!("ptxscan {}\n", env!("CARGO_PKG_VERSION"));
+    assert!(stdout.starts_with(&version), "{stdout}");
+    let gpu = stdout.contains("\nback end  gpu ") && stdout.contains("\ngpu 0     ");
+    let cpu = stdout.contains("\nback end  cpu ") && stdout.contains("\nno gpu    ");
+    assert!(gpu != cpu, "{stdout}");
+}
+
+#[test]
+fn bench_measures_a_case_of_ones_own() {
+    let folder = Folder::new();
+    let output = folder.run(
+        "bench --op affine-scan --shape 3,1000,7 --axis -2 --dtype f32 --backend cpu --json r.json",
+    );
+    let stdout = text(&output.stdout);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{stdout}{}",
+        text(&output.stderr)
+    );
+    let row = stdout.lines().last().unwrap();
+    assert!(
+        row.starts_with("-     affine-scan  (3, 1000, 7)     1  "),
+        "{row}"
+    );
+
+    let rows: serde_json::Value = serde_json::from_slice(&folder.read("r.json")).unwrap();
+    let [row] = rows.as_array().unwrap().as_slice() else {
+        panic!("expected one row, got {rows}");
+    };
+    let mut names: Vec<&str> = row
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    names.sort();
+    let mut expected = [
+        "case",
+        "op",
+        "shape",
+        "axis",
+        "dtype",
+        "backend",
+        "device",
+        "median_ms",
+        "min_ms",
+        "bytes",
+        "gbps",
+        "copy_gbps",
+        "of_copy",
+        "rel_error",
+    ];
+    expected.sort();
+    assert_eq!(names, expected);
+    assert_eq!(row["case"], "affine-scan (3, 1000, 7) axis 1");
+    assert_eq!(row["op"], "affine-scan");
+    assert_eq!(row["shape"], serde_json::json!([3, 1000, 7]));
+    assert_eq!(row["axis"], 1);
+    assert_eq!(row["dtype"], "f32");
+    assert_eq!(row["backend"], "cpu");
+    assert_ne!(row["device"], "");
+    assert_eq!(row["bytes"], 3 * 4 * 3 * 1000 * 7);
+
+    let number = |name: &str| row[name].as_f64().unwrap();
+    let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a} and {b} in {row}");
+    close(number("gbps"), number("bytes") / number("median_ms") * 1e-6);
+    close(number("of_copy"), number("gbps") / number("copy_gbps"));
+    assert!(number("min_ms") > 0.0 && number("min_ms") <= number("median_ms"));
+    assert!(number("rel_error") > 0.0 && number("rel_error") < 1e-6);
+}
+
+#[test]
+fn bench_leaves_out_what_does_not_fit() {
+    let folder = Folder::new();
+    let output = folder
+        .run("bench --op cumsum --shape 1000000,1000000 --axis 0 --backend cpu --json r.json");
+    assert_eq!(output.status.code(), Some(2));
+    let stderr: Vec<&str> = text(&output.stderr).lines().collect();
+    let [left_out, nothing_ran] = stderr.as_slice() else {
+        panic!("expected two lines, got {stderr:?}");
+    };
+    let beginning =
+        "ptxscan: cumsum (1000000, 1000000) axis 0: left out: needs 8000.1 GB of memory, ";
+    assert!(left_out.starts_with(beginning), "{left_out}");
+    assert!(left_out.ends_with(" GB are available"), "{left_out}");
+    assert_eq!(
+        *nothing_ran,
+        "ptxscan: no case was run: none fits in memory"
+    );
+    assert_eq!(folder.read("r.json"), b"[]\n");
+}
+
+#[test]
+fn bench_says_what_it_cannot_do_before_it_measures() {
+    let folder = Folder::new();
+    folder.fail(
+        "bench R3 --backend cpu --json none/r.json",
+        "none/r.json: cannot write: No such file or directory (os error 2)",
+    );
+    folder.fail(
+        "bench --op cumsum --shape 2,0 --axis 0 --backend cpu",
+        "cumsum (2, 0) axis 0: expected elements to measure with, got none",
+    );
+    folder.fail(
+        "bench --op cumsum --shape 2,3 --axis 2 --backend cpu",
+        "cumsum: axis 2 is out of range, expected -2 to 1 for rank 2",
+    );
+}
+
+#[test]
+fn bench_knows_the_named_cases() {
+    let help = Folder::new().run("bench --help");
+    for case in [
+        "R1   reverse-cumsum (32768, 32768) axis 1",
+        "R2   reverse-cumsum (1024, 1048576) axis 1",
+        "R3   reverse-cumsum (1, 268435456) axis 1",
+        "R4   reverse-cumsum (262144, 1024) axis 1",
+        "R5   reverse-cumsum (32768, 32768) axis 0",
+        "A1   affine-scan (32, 4096, 256) axis 1",
+        "A2   affine-scan (1, 65536, 1024) axis 1",
+        "A3   affine-scan (8, 2048, 4096) axis 1",
+        "A4   affine-scan (1, 1048576, 64) axis 1",
+        "A5   affine-scan (256, 1024, 128) axis 1",
+        "A6   affine-scan (1, 67108864, 1) axis 1",
+        "A1t  affine-scan (32, 256, 4096) axis 2",
+        "A2t  affine-scan (8, 1536, 8192) axis 2",
+    ] {
+        assert!(
+            text(&help.stdout).contains(&format!("  {case}\n")),
+            "{case}"
+        );
+    }
+}
