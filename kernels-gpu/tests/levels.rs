@@ -218,16 +218,21 @@ fn block_exchange() {
             .run("block_exchange", thread)
             .unwrap_or_else(|fault| panic!("{fault}"));
         let output = output.map(|part| part.to_vec().expect("each thread wrote its element"));
+        let [pops_before, pushes_before, pops, pushes] = output;
         for i in 0..2 * threads {
             let (round, warp) = (i / threads, i % threads / WARP_THREADS);
             let elements = &elements[round * MOST..][..warps];
-            let got = [0, 2].map(|k| Plain {
-                pops: output[k][i],
-                pushes: output[k + 1][i],
-            });
-            let expected = [compose(&elements[..warp]), compose(elements)];
+            let before = Plain {
+                pops: pops_before[i],
+                pushes: pushes_before[i],
+            };
+            let total = Plain {
+                pops: pops[i],
+                pushes: pushes[i],
+            };
             assert_eq!(
-                got, expected,
+                [before, total],
+                [compose(&elements[..warp]), compose(elements)],
                 "round {round}, warp {warp} of {warps}, seed {seed}"
             );
         }

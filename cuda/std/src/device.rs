@@ -215,6 +215,22 @@ pub(crate) unsafe fn global_write<T: Scalar, const N: usize>(
     unsafe { write(pointer.add(index), values) }
 }
 
+/// The policy of streaming accesses for the L2 cache.
+///
+/// Lines that the driver's device-to-device copies leave in the cache have the priority `evict_last`, and accesses of
+/// normal priority never displace them: they find the cache smaller than it is, for good. So streaming accesses have
+/// that priority too, and all lines are replaced in turn.
+#[inline(always)]
+fn streaming_policy() -> u64 {
+    let policy: u64;
+    // SAFETY: making a policy has no preconditions and no effects.
+    unsafe {
+        asm!("createpolicy.fractional.L2::evict_last.b64 {0}, 1.0;", out(reg64) policy,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    policy
+}
+
 /// # Safety
 /// As the accesses of [`crate::Global`].
 #[inline(always)]
@@ -229,21 +245,22 @@ pub(crate) unsafe fn global_read_streaming<T: Scalar, const N: usize>(
         match N * size_of::<T>() {
             16 => {
                 let (w0, w1, w2, w3): (u32, u32, u32, u32);
-                asm!("ld.global.L1::no_allocate.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];",
+                asm!("ld.global.L1::no_allocate.L2::cache_hint.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}], {5};",
                     out(reg32) w0, out(reg32) w1, out(reg32) w2, out(reg32) w3, in(reg64) pointer,
+                    in(reg64) streaming_policy(),
                     options(nostack, readonly, preserves_flags));
                 core::mem::transmute_copy(&[w0, w1, w2, w3])
             }
             8 => {
                 let word: u64;
-                asm!("ld.global.L1::no_allocate.b64 {0}, [{1}];", out(reg64) word, in(reg64) pointer,
-                    options(nostack, readonly, preserves_flags));
+                asm!("ld.global.L1::no_allocate.L2::cache_hint.b64 {0}, [{1}], {2};", out(reg64) word,
+                    in(reg64) pointer, in(reg64) streaming_policy(), options(nostack, readonly, preserves_flags));
                 core::mem::transmute_copy(&word)
             }
             4 => {
                 let word: u32;
-                asm!("ld.global.L1::no_allocate.b32 {0}, [{1}];", out(reg32) word, in(reg64) pointer,
-                    options(nostack, readonly, preserves_flags));
+                asm!("ld.global.L1::no_allocate.L2::cache_hint.b32 {0}, [{1}], {2};", out(reg32) word,
+                    in(reg64) pointer, in(reg64) streaming_policy(), options(nostack, readonly, preserves_flags));
                 core::mem::transmute_copy(&word)
             }
             _ => read(pointer),
@@ -266,19 +283,20 @@ pub(crate) unsafe fn global_write_streaming<T: Scalar, const N: usize>(
         match N * size_of::<T>() {
             16 => {
                 let [w0, w1, w2, w3]: [u32; 4] = core::mem::transmute_copy(&values);
-                asm!("st.global.L1::no_allocate.v4.b32 [{4}], {{{0}, {1}, {2}, {3}}};",
+                asm!("st.global.L1::no_allocate.L2::cache_hint.v4.b32 [{4}], {{{0}, {1}, {2}, {3}}}, {5};",
                     in(reg32) w0, in(reg32) w1, in(reg32) w2, in(reg32) w3, in(reg64) pointer,
+                    in(reg64) streaming_policy(),
                     options(nostack, preserves_flags));
             }
             8 => {
                 let word: u64 = core::mem::transmute_copy(&values);
-                asm!("st.global.L1::no_allocate.b64 [{1}], {0};", in(reg64) word, in(reg64) pointer,
-                    options(nostack, preserves_flags));
+                asm!("st.global.L1::no_allocate.L2::cache_hint.b64 [{1}], {0}, {2};", in(reg64) word,
+                    in(reg64) pointer, in(reg64) streaming_policy(), options(nostack, preserves_flags));
             }
             4 => {
                 let word: u32 = core::mem::transmute_copy(&values);
-                asm!("st.global.L1::no_allocate.b32 [{1}], {0};", in(reg32) word, in(reg64) pointer,
-                    options(nostack, preserves_flags));
+                asm!("st.global.L1::no_allocate.L2::cache_hint.b32 [{1}], {0}, {2};", in(reg32) word,
+                    in(reg64) pointer, in(reg64) streaming_policy(), options(nostack, preserves_flags));
             }
             _ => write(pointer, values),
         }
@@ -422,14 +440,18 @@ pub(crate) unsafe fn copy_async<T: Scalar, const N: usize>(
         asm!("cvta.to.shared.u64 {0}, {1};", out(reg64) shared, in(reg64) target,
             options(pure, nomem, nostack, preserves_flags));
         let shared = shared as u32;
+        let policy = streaming_policy();
         // Only copies of 16 bytes can pass by the L1 cache.
         match N * size_of::<T>() {
-            16 => asm!("cp.async.cg.shared.global [{0}], [{1}], 16;", in(reg32) shared,
-                in(reg64) source, options(nostack, preserves_flags)),
-            8 => asm!("cp.async.ca.shared.global [{0}], [{1}], 8;", in(reg32) shared,
-                in(reg64) source, options(nostack, preserves_flags)),
-            _ => asm!("cp.async.ca.shared.global [{0}], [{1}], 4;", in(reg32) shared,
-                in(reg64) source, options(nostack, preserves_flags)),
+            16 => asm!("cp.async.cg.shared.global.L2::cache_hint [{0}], [{1}], 16, {2};",
+                in(reg32) shared, in(reg64) source, in(reg64) policy,
+                options(nostack, preserves_flags)),
+            8 => asm!("cp.async.ca.shared.global.L2::cache_hint [{0}], [{1}], 8, {2};",
+                in(reg32) shared, in(reg64) source, in(reg64) policy,
+                options(nostack, preserves_flags)),
+            _ => asm!("cp.async.ca.shared.global.L2::cache_hint [{0}], [{1}], 4, {2};",
+                in(reg32) shared, in(reg64) source, in(reg64) policy,
+                options(nostack, preserves_flags)),
         }
     }
 }

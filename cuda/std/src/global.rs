@@ -86,7 +86,7 @@ impl<T: Scalar> Global<T> {
     }
 
     /// As [`read_vector`](Self::read_vector), for data that is read once: it takes no place in the L1
-    /// cache.
+    /// cache, and in the L2 cache it displaces what copies have left there.
     ///
     /// # Safety
     /// As above.
@@ -134,7 +134,7 @@ impl<T: Scalar> Global<T> {
     }
 
     /// As [`write_vector`](Self::write_vector), for data that is not read again soon: it takes no place
-    /// in the L1 cache.
+    /// in the L1 cache, and in the L2 cache it displaces what copies have left there.
     ///
     /// # Safety
     /// As above.

@@ -16,8 +16,8 @@ pub trait Runner {
     /// A sequence of the output of that run, from its first step to its last.
     fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f32>>;
 
-    /// Times runs, and copies of half the case's bytes, so that as many are moved; in turn, so that both meet the same
-    /// machine. The `warm_up` first ones of each do not count. The output is not the case's any more.
+    /// Times runs, and copies of half the case's bytes, so that as many are moved. The `warm_up` first ones of each do
+    /// not count. The output is not the case's any more.
     fn time(&mut self, warm_up: usize, samples: usize) -> Result<Times>;
 }
 

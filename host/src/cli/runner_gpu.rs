@@ -94,8 +94,9 @@ impl<'a> GpuRunner<'a> {
         Ok(())
     }
 
-    /// Puts a copy, with the buffers of the set that was used last, on the stream.
+    /// Puts a copy, with the buffers of the next set, on the stream.
     fn enqueue_copy(&mut self) -> Result<()> {
+        self.current = (self.current + 1) % self.sets.len();
         let Set { from, to, .. } = &mut self.sets[self.current];
         // SAFETY: both buffers have `from.len()` elements; as for their use, see `enqueue_run`.
         let code = unsafe {
@@ -118,6 +119,34 @@ impl<'a> GpuRunner<'a> {
     fn synchronize(&self) -> Result<()> {
         Ok(self.stream.synchronize().map_err(CudaError::from)?)
     }
+
+    /// Seconds of each of `samples` pieces of work after `warm_up` ones. They are queued without a pause, so that the
+    /// device never waits for a launch.
+    fn time_queued(
+        &mut self,
+        enqueue: fn(&mut Self) -> Result<()>,
+        warm_up: usize,
+        samples: usize,
+    ) -> Result<Vec<f64>> {
+        for _ in 0..warm_up {
+            enqueue(self)?;
+        }
+        let mut events = vec![self.event()?];
+        for _ in 0..samples {
+            enqueue(self)?;
+            events.push(self.event()?);
+        }
+        self.synchronize()?;
+        events
+            .windows(2)
+            .map(|pair| {
+                let milliseconds = pair[1]
+                    .elapsed_time_f32(&pair[0])
+                    .map_err(CudaError::from)?;
+                Ok(f64::from(milliseconds) * 1e-3)
+            })
+            .collect()
+    }
 }
 
 impl Runner for GpuRunner<'_> {
@@ -126,34 +155,11 @@ impl Runner for GpuRunner<'_> {
         self.synchronize()
     }
 
-    /// All of it is queued without a pause, warm-up first: so the launches are ahead of the device, and no event waits for one.
     fn time(&mut self, warm_up: usize, samples: usize) -> Result<Times> {
-        for _ in 0..warm_up {
-            self.enqueue_run()?;
-            self.enqueue_copy()?;
-        }
-        let mut events = vec![self.event()?];
-        for _ in 0..samples {
-            self.enqueue_run()?;
-            events.push(self.event()?);
-            self.enqueue_copy()?;
-            events.push(self.event()?);
-        }
-        self.synchronize()?;
-
-        let mut times = Times::default();
-        let mut start = &events[0];
-        for (index, end) in events[1..].iter().enumerate() {
-            let milliseconds = end.elapsed_time_f32(start).map_err(CudaError::from)?;
-            let list = if index % 2 == 0 {
-                &mut times.runs
-            } else {
-                &mut times.copies
-            };
-            list.push(f64::from(milliseconds) * 1e-3);
-            start = end;
-        }
-        Ok(times)
+        Ok(Times {
+            runs: self.time_queued(Self::enqueue_run, warm_up, samples)?,
+            copies: self.time_queued(Self::enqueue_copy, warm_up, samples)?,
+        })
     }
 
     fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f32>> {
