@@ -159,11 +159,19 @@ mod tests {
         let directions = [Direction::Forward, Direction::Reverse];
         [Operator::Cumsum, Operator::AffineScan]
             .into_iter()
-            .flat_map(move |operator| directions.map(|direction| Operation::new(operator, direction)))
+            .flat_map(move |operator| {
+                directions.map(|direction| Operation::new(operator, direction))
+            })
     }
 
     fn plan_f32(operation: Operation, extents: Extents, limits: &DeviceLimits) -> Option<Plan> {
-        plan(operation, f32::KERNEL_NAME, size_of::<f32>(), extents, limits)
+        plan(
+            operation,
+            f32::KERNEL_NAME,
+            size_of::<f32>(),
+            extents,
+            limits,
+        )
     }
 
     fn launch(operation: Operation, extents: Extents, limits: &DeviceLimits) -> Launch {
@@ -180,8 +188,16 @@ mod tests {
     #[test]
     fn no_elements_are_nothing_to_do() {
         for operation in operations() {
-            for extents in [extents(0, 5, 1), extents(3, 0, 4), extents(3, 1, 0), extents(0, 0, 0)] {
-                assert_eq!(plan_f32(operation, extents, &DEVICES[0].1), Some(Plan::Nothing));
+            for extents in [
+                extents(0, 5, 1),
+                extents(3, 0, 4),
+                extents(3, 1, 0),
+                extents(0, 0, 0),
+            ] {
+                assert_eq!(
+                    plan_f32(operation, extents, &DEVICES[0].1),
+                    Some(Plan::Nothing)
+                );
             }
         }
     }
@@ -191,7 +207,10 @@ mod tests {
         for operation in operations() {
             let input = operation.operator.inputs() - 1;
             for extents in [extents(1, 1, 1), extents(7, 1, 1), extents(7, 1, 5)] {
-                assert_eq!(plan_f32(operation, extents, &DEVICES[0].1), Some(Plan::Copy { input }));
+                assert_eq!(
+                    plan_f32(operation, extents, &DEVICES[0].1),
+                    Some(Plan::Copy { input })
+                );
             }
         }
     }
@@ -200,14 +219,24 @@ mod tests {
     fn neighbouring_steps_are_rows_and_others_columns() {
         let mut reached = Vec::new();
         for operation in operations() {
-            for (extents, layout) in [(extents(3, 5, 1), Layout::Rows), (extents(3, 5, 2), Layout::Columns)] {
+            for (extents, layout) in [
+                (extents(3, 5, 1), Layout::Rows),
+                (extents(3, 5, 2), Layout::Columns),
+            ] {
                 let launch = launch(operation, extents, &DEVICES[0].1);
                 let kernel = launch.kernel;
                 assert_eq!(kernel.layout, layout);
-                assert_eq!((kernel.operator, kernel.direction), (operation.operator, operation.direction));
+                assert_eq!(
+                    (kernel.operator, kernel.direction),
+                    (operation.operator, operation.direction)
+                );
                 let passed = operation.operator.inputs() + 1 + launch.extents.len();
                 assert_eq!(kernel.parameters.len(), passed, "{}", kernel.name);
-                let named = kernel.parameters.iter().rev().zip(launch.extents.iter().rev());
+                let named = kernel
+                    .parameters
+                    .iter()
+                    .rev()
+                    .zip(launch.extents.iter().rev());
                 for (&name, &extent) in named {
                     let expected = match name {
                         "rows" | "outer" => extents.outer,
@@ -221,7 +250,11 @@ mod tests {
             }
         }
         for kernel in KERNELS {
-            assert!(reached.contains(&kernel.name), "no plan launches {}", kernel.name);
+            assert!(
+                reached.contains(&kernel.name),
+                "no plan launches {}",
+                kernel.name
+            );
         }
         assert_eq!(reached.len(), KERNELS.len());
     }
@@ -232,19 +265,31 @@ mod tests {
         let inner = [1, 2, 31, 33, 257, 4096];
         for (device, limits) in &DEVICES {
             for operation in operations() {
-                for extents in lengths.into_iter().flat_map(|len| inner.map(|inner| extents(5, len, inner))) {
+                for extents in lengths
+                    .into_iter()
+                    .flat_map(|len| inner.map(|inner| extents(5, len, inner)))
+                {
                     let launch = launch(operation, extents, limits);
                     let context = format!("{device}: {operation}, {extents:?}: {launch:?}");
-                    assert!(launch.block.is_multiple_of(WARP_THREADS as u32), "{context}");
+                    assert!(
+                        launch.block.is_multiple_of(WARP_THREADS as u32),
+                        "{context}"
+                    );
                     assert!((1..=1024).contains(&launch.block), "{context}");
                     assert!(launch.registers * launch.block <= REGISTERS, "{context}");
-                    assert!(launch.shared_bytes <= limits.shared_bytes_per_block, "{context}");
+                    assert!(
+                        launch.shared_bytes <= limits.shared_bytes_per_block,
+                        "{context}"
+                    );
                     let inputs = operation.operator.inputs();
                     let (needed, units) = match launch.kernel.layout {
                         Layout::Rows => {
                             // As many warps as have something to do, and no more.
                             let warps = launch.block as usize / WARP_THREADS;
-                            assert!((warps - 1) * rows::warp_items(inputs) < extents.len, "{context}");
+                            assert!(
+                                (warps - 1) * rows::warp_items(inputs) < extents.len,
+                                "{context}"
+                            );
                             (rows::shared_bytes(inputs, 4), extents.outer)
                         }
                         Layout::Columns => {
@@ -266,7 +311,8 @@ mod tests {
             for len in [2, 600, 5000, 1 << 20] {
                 let launch = launch(Operation::CUMSUM, extents(5, len, 1), limits);
                 let warps = launch.block as usize / WARP_THREADS;
-                let blocks = rows::blocks_per_multiprocessor(1, warps).expect("sums share it out") as u32;
+                let blocks =
+                    rows::blocks_per_multiprocessor(1, warps).expect("sums share it out") as u32;
                 let taken = launch.shared_bytes + limits.shared_bytes_reserved;
                 let fit = limits.shared_bytes_per_multiprocessor / taken;
                 assert_eq!(fit, blocks, "{device}, {len} steps: {launch:?}");
@@ -277,11 +323,26 @@ mod tests {
     #[test]
     fn a_grid_goes_on_along_y() {
         let (x, y) = GRID_LIMITS;
-        for blocks in [1, 2, 65535, 65536, x - 1, x, x + 1, 2 * x, 2 * x + 1, 1 << 40, x * y] {
+        for blocks in [
+            1,
+            2,
+            65535,
+            65536,
+            x - 1,
+            x,
+            x + 1,
+            2 * x,
+            2 * x + 1,
+            1 << 40,
+            x * y,
+        ] {
             let (gx, gy) = grid(blocks).expect("a grid has as many blocks");
             let (gx, gy) = (u64::from(gx), u64::from(gy));
             assert!(gx <= x && gy <= y, "{blocks} blocks: {gx} × {gy}");
-            assert!((blocks..blocks + gy).contains(&(gx * gy)), "{blocks} blocks: {gx} × {gy}");
+            assert!(
+                (blocks..blocks + gy).contains(&(gx * gy)),
+                "{blocks} blocks: {gx} × {gy}"
+            );
         }
         assert_eq!(grid(x), Some((x as u32, 1)));
         assert_eq!(grid(x * y + 1), None);
@@ -294,7 +355,10 @@ mod tests {
     fn a_type_without_kernels_has_no_plan() {
         for operation in operations() {
             for inner in [1, 2] {
-                assert_eq!(plan(operation, "u128", 16, extents(2, 3, inner), &DEVICES[0].1), None);
+                assert_eq!(
+                    plan(operation, "u128", 16, extents(2, 3, inner), &DEVICES[0].1),
+                    None
+                );
             }
         }
     }

@@ -1,0 +1,123 @@
+//! The kernels under the emulator: the suite in many schedules, and what happens where a barrier is missing.
+//!
+//! `CUDA_STD_EMULATOR_SEED` runs one schedule only: that of a failure's message.
+
+mod common;
+
+use common::cases;
+use common::checks::suite;
+use common::data::{self, Data, Sequence};
+use common::emulator::{Emulator, emulate, launch, seeds};
+use common::expected::{Accuracy, compare};
+use common::{Backend, Checked, Trial, checks};
+use cuda_std::emulator::Site;
+use libtest_mimic::Arguments;
+use ptxscan::Operation;
+use ptxscan_kernels::entry::{KERNELS, Kernel};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// The whole list, in few schedules.
+fn few_schedules() -> Result<&'static dyn Backend, String> {
+    Ok(&Emulator { schedules: 2 })
+}
+
+/// The small cases, in many.
+fn many_schedules() -> Result<&'static dyn Backend, String> {
+    Ok(&Emulator { schedules: 64 })
+}
+
+fn main() {
+    let mut trials = suite("emulator", few_schedules);
+    trials.extend(checks::bitwise("emulator", few_schedules));
+    trials.extend(checks::all_on(
+        "many_schedules",
+        many_schedules,
+        cases::small,
+    ));
+    trials.push(Trial::test("barriers::all_are_reached", all_are_reached));
+    trials.extend(KERNELS.iter().map(|kernel| {
+        Trial::test(format!("barriers::{}", kernel.name), || {
+            all_are_needed(kernel)
+        })
+    }));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// Runs of a kernel that go everywhere in it, until `run` fails; it gets a run of the kernel with a barrier removed or
+/// not, which gives the barriers that were passed.
+fn try_runs(
+    kernel: &Kernel,
+    mut run: impl FnMut(&dyn Fn(Option<Site>) -> Checked<BTreeSet<Site>>) -> Checked,
+) -> Checked {
+    const DATA: [Sequence; 2] = [data::integers, data::poisoned];
+    const SCHEDULES: u64 = 4;
+    let operation = Operation::new(kernel.operator, kernel.direction);
+    for case in cases::small(kernel.operator) {
+        for data in DATA.map(|sequence| Data::new(sequence, operation, &case)) {
+            let inputs = data.inputs();
+            let call = case.call(operation, &inputs);
+            let Some(launch) = launch(&call)?.filter(|launch| launch.kernel == kernel) else {
+                continue;
+            };
+            for seed in seeds(&call, SCHEDULES) {
+                run(&|removed| {
+                    let (got, report) = emulate(&launch, &call, &[], seed, removed)?;
+                    compare(&call, &got, Accuracy::Exact, &data.named(&case))?;
+                    Ok(report.barriers.iter().map(|barrier| barrier.site).collect())
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn barriers(kernel: &Kernel) -> Checked<BTreeSet<Site>> {
+    let mut sites = BTreeSet::new();
+    try_runs(kernel, |run| {
+        sites.extend(run(None)?);
+        Ok(())
+    })?;
+    Ok(sites)
+}
+
+/// Without any one of its barriers, some run of a kernel faults or has wrong results.
+fn all_are_needed(kernel: &Kernel) -> Checked {
+    let survivors: Vec<_> = barriers(kernel)?
+        .into_iter()
+        .filter(|&site| try_runs(kernel, |run| run(Some(site)).map(drop)).is_ok())
+        .map(|site| site.to_string())
+        .collect();
+    if survivors.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: nothing fails without the barrier at {}",
+        kernel.name,
+        survivors.join(", ")
+    )
+    .into())
+}
+
+/// The runs pass every barrier that the sources have.
+fn all_are_reached() -> Checked {
+    let mut reached = BTreeSet::new();
+    for kernel in KERNELS {
+        reached.extend(barriers(kernel)?);
+    }
+    let mut written = 0;
+    for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels-gpu/src"))? {
+        let source = fs::read_to_string(file?.path())?;
+        let is_barrier = |line: &&str| {
+            ["thread::sync_threads()", "warp::sync_warp("]
+                .iter()
+                .any(|call| line.trim().starts_with(call))
+        };
+        written += source.lines().filter(is_barrier).count();
+    }
+    if reached.len() == written {
+        return Ok(());
+    }
+    Err(format!("the sources have {written} barriers, the runs passed these: {reached:?}").into())
+}

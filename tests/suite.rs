@@ -1,0 +1,43 @@
+//! The suite on the back ends that need no GPU: the sequential reference, and the CPU's.
+
+mod common;
+
+use common::checks::suite;
+use common::{Backend, Reference, cases, checks};
+use libtest_mimic::Arguments;
+use ptxscan::Cpu;
+use std::sync::OnceLock;
+
+fn reference() -> Result<&'static dyn Backend, String> {
+    Ok(&Reference)
+}
+
+fn cpu() -> Result<&'static dyn Backend, String> {
+    static CPU: Cpu = Cpu::new();
+    Ok(&CPU)
+}
+
+/// More threads than most machines have processors, and a number that divides no extent.
+fn threads() -> Result<&'static dyn Backend, String> {
+    static CPU: OnceLock<Cpu> = OnceLock::new();
+    Ok(CPU.get_or_init(|| Cpu::with_threads(7).expect("seven threads")))
+}
+
+fn main() {
+    let trials = [
+        vec![checks::trial(
+            "reference::vectors",
+            reference,
+            checks::vectors,
+        )],
+        suite("cpu", cpu),
+        vec![checks::trial("cpu::misaligned", cpu, checks::misaligned)],
+        suite("cpu_of_7_threads", threads),
+        checks::integers_on("cpu_of_7_threads::many", threads, cases::many),
+    ];
+    libtest_mimic::run(
+        &Arguments::from_args(),
+        trials.into_iter().flatten().collect(),
+    )
+    .exit();
+}
