@@ -7,7 +7,7 @@ mod common;
 use common::cases;
 use common::checks::suite;
 use common::data::{self, Data, Sequence};
-use common::emulator::{Emulator, emulate, launch, seeds};
+use common::emulator::{Emulator, emulate, launches, seeds};
 use common::expected::{Accuracy, compare};
 use common::{Backend, Checked, Trial, checks};
 use cuda_std::emulator::Site;
@@ -58,12 +58,13 @@ fn try_runs(
         for data in DATA.map(|sequence| Data::new(sequence, operation, &case)) {
             let inputs = data.inputs();
             let call = case.call(operation, &inputs);
-            let Some(launch) = launch(&call)?.filter(|launch| launch.kernel == kernel) else {
+            let Some(launches) = launches(&call)?.filter(|[launch, _]| launch.kernel == kernel)
+            else {
                 continue;
             };
-            for seed in seeds(&call, SCHEDULES) {
+            for (seed, launch) in seeds(&call, SCHEDULES).zip(launches.iter().cycle()) {
                 run(&|removed| {
-                    let (got, report) = emulate(&launch, &call, &[], seed, removed)?;
+                    let (got, report) = emulate(launch, &call, &[], seed, removed)?;
                     compare(&call, &got, Accuracy::Exact, &data.named(&case))?;
                     Ok(report.barriers.iter().map(|barrier| barrier.site).collect())
                 })?;

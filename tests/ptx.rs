@@ -161,11 +161,10 @@ fn instructions(kernel: &Kernel) -> Outcome {
             at_least(3, &["bar.sync"])?;
             at_least(inputs, &["cp.async", ".shared.global", "], 16"])?;
             at_least(inputs, &["cp.async", ".shared.global", "], 4"])?;
-            at_least(columns::STAGES - 1, &["cp.async.commit_group"])?;
-            at_least(
-                1,
-                &[&format!("cp.async.wait_group {};", columns::STAGES - 2)],
-            )?;
+            at_least(2, &["cp.async.commit_group"])?;
+            for pending in 0..columns::MAX_STAGES - 1 {
+                at_least(1, &[&format!("cp.async.wait_group {pending};")])?;
+            }
         }
     }
     // Each rounding is as the source has it: what is not `.rn` the assembler may fuse.

@@ -5,7 +5,8 @@
 //! 2. With one step, the result is the last input: a copy.
 //! 3. Where the steps of a sequence are neighbours in memory (`inner` = 1), a block scans a row
 //!    ([`Layout::Rows`]), with as many warps as the row's length can use.
-//! 4. Else a block scans a strip of neighbouring channels ([`Layout::Columns`]).
+//! 4. Else a block scans a strip of neighbouring channels ([`Layout::Columns`]), with as many tiles on their way as its shared
+//!    memory can hold, up to [`columns::MAX_STAGES`].
 
 use crate::operation::Operation;
 use crate::shape::Extents;
@@ -52,7 +53,7 @@ pub struct Launch {
     /// The most registers that a thread may have.
     pub registers: u32,
     /// The arguments after the arrays, in the order of the kernel's parameters.
-    pub extents: Vec<u64>,
+    pub numbers: Vec<u64>,
 }
 
 /// The most blocks along x, and along y, that a launch may have.
@@ -82,37 +83,41 @@ pub fn plan(
         Layout::Columns
     };
     let kernel = find(operation.operator, operation.direction, layout, element)?;
-    let (blocks, threads, shared, sharing, registers) = match layout {
-        Layout::Rows => {
-            let warps = rows::warps(inputs, len);
-            (
-                outer,
-                warps * WARP_THREADS,
-                rows::shared_bytes(inputs, element_bytes),
-                rows::blocks_per_multiprocessor(inputs, warps),
-                rows::REGISTERS,
-            )
-        }
-        Layout::Columns => (
-            columns::strips(outer, inner),
-            columns::THREADS,
-            columns::shared_bytes(inputs, element_bytes),
-            None,
-            columns::REGISTERS,
-        ),
+    let rows = |outer, len| {
+        let warps = rows::warps(inputs, len);
+        let needed = rows::shared_bytes(inputs, element_bytes) as u32;
+        let shared = rows::blocks_per_multiprocessor(inputs, warps)
+            .map_or(needed, |blocks| share(needed, blocks as u32, limits));
+        Some(Launch {
+            kernel,
+            grid: grid(outer as u64)?,
+            block: (warps * WARP_THREADS) as u32,
+            shared_bytes: shared,
+            registers: rows::REGISTERS,
+            numbers: vec![outer as u64, len as u64],
+        })
     };
-    let needed = u32::try_from(shared).ok()?;
-    Some(Plan::Launch(Launch {
-        kernel,
-        grid: grid(blocks as u64)?,
-        block: u32::try_from(threads).ok()?,
-        shared_bytes: sharing.map_or(needed, |blocks| share(needed, blocks as u32, limits)),
-        registers,
-        extents: match layout {
-            Layout::Rows => vec![outer as u64, len as u64],
-            Layout::Columns => vec![outer as u64, len as u64, inner as u64],
-        },
-    }))
+    let columns = |outer, len, inner| {
+        let shared = |stages| columns::shared_bytes(inputs, element_bytes, stages) as u32;
+        let stages = (2..=columns::MAX_STAGES)
+            .rev()
+            .find(|&stages| shared(stages) <= limits.shared_bytes_per_block)?;
+        Some(Launch {
+            kernel,
+            grid: grid(columns::strips(outer, inner) as u64)?,
+            block: columns::THREADS as u32,
+            shared_bytes: shared(stages),
+            registers: columns::REGISTERS,
+            numbers: [outer, len, inner, stages]
+                .map(|number| number as u64)
+                .into(),
+        })
+    };
+    match layout {
+        Layout::Rows => rows(outer, len),
+        Layout::Columns => columns(outer, len, inner),
+    }
+    .map(Plan::Launch)
 }
 
 /// A grid of `blocks` blocks or a few more, along x and then y.
@@ -230,21 +235,22 @@ mod tests {
                     (kernel.operator, kernel.direction),
                     (operation.operator, operation.direction)
                 );
-                let passed = operation.operator.inputs() + 1 + launch.extents.len();
+                let passed = operation.operator.inputs() + 1 + launch.numbers.len();
                 assert_eq!(kernel.parameters.len(), passed, "{}", kernel.name);
                 let named = kernel
                     .parameters
                     .iter()
                     .rev()
-                    .zip(launch.extents.iter().rev());
-                for (&name, &extent) in named {
+                    .zip(launch.numbers.iter().rev());
+                for (&name, &number) in named {
                     let expected = match name {
                         "rows" | "outer" => extents.outer,
                         "len" => extents.len,
                         "inner" => extents.inner,
-                        _ => panic!("{} gets an extent for `{name}`", kernel.name),
+                        "stages" => columns::MAX_STAGES,
+                        _ => panic!("{} gets a number for `{name}`", kernel.name),
                     };
-                    assert_eq!(extent, expected as u64, "{} of {}", name, kernel.name);
+                    assert_eq!(number, expected as u64, "{} of {}", name, kernel.name);
                 }
                 reached.push(kernel.name);
             }
@@ -295,7 +301,9 @@ mod tests {
                         Layout::Columns => {
                             assert_eq!(launch.block as usize, columns::THREADS, "{context}");
                             let strips = columns::strips(extents.outer, extents.inner);
-                            (columns::shared_bytes(inputs, 4), strips)
+                            let stages = launch.numbers[3] as usize;
+                            assert!((2..=columns::MAX_STAGES).contains(&stages), "{context}");
+                            (columns::shared_bytes(inputs, 4, stages), strips)
                         }
                     };
                     assert!(launch.shared_bytes as usize >= needed, "{context}");

@@ -1,7 +1,10 @@
 //! The scan over the warps of a block.
 
 use crate::{monoid::Operator, tiling::WARP_THREADS, warp};
-use cuda_std::{Shared, thread};
+use cuda_std::{
+    Scalar, Shared, thread,
+    warp::{FULL_MASK, vote_all},
+};
 
 /// The block's number in its grid. A grid can have more blocks than its x dimension counts; then y counts on, and the
 /// last numbers can be beyond what there is to do.
@@ -19,7 +22,7 @@ pub struct Aggregates<T> {
     pub count: usize,
 }
 
-impl<T: cuda_std::Scalar> Aggregates<T> {
+impl<T: Scalar> Aggregates<T> {
     /// Writes aggregate `index`.
     ///
     /// # Safety
@@ -62,8 +65,6 @@ pub struct Exchanged<M> {
     pub before: M,
     /// The composition of the aggregates of all warps.
     pub total: M,
-    /// Whether the aggregate of every warp is finite.
-    pub finite: bool,
 }
 
 /// Scans the aggregates of the warps, in warp order. The result is valid in every thread.
@@ -82,7 +83,7 @@ where
     let lane = thread::thread_idx_x() % WARP_THREADS as u32;
     let warp = thread::thread_idx_x() / WARP_THREADS as u32;
     // SAFETY: there is a slot for each warp, and one lane writes it. The barrier puts the reads after the
-    // writes. All lanes of each warp take part in the shuffles and the vote.
+    // writes. All lanes of each warp take part in the shuffles.
     unsafe {
         if lane == 0 {
             aggregates.write(warp as usize, aggregate);
@@ -97,7 +98,29 @@ where
         Exchanged {
             before: warp::below(warp, inclusive),
             total: warp::total(inclusive),
-            finite: cuda_std::warp::vote_all(cuda_std::warp::FULL_MASK, one.is_finite()),
         }
+    }
+}
+
+/// Whether `predicate` holds in every thread of the block. The result is valid in every thread.
+///
+/// # Safety
+/// All threads of the block call it together. `votes` has a word for each warp, and since they were last read a
+/// barrier was passed.
+#[inline(always)]
+pub unsafe fn all(votes: Shared<u32>, predicate: bool) -> bool {
+    let lane = thread::thread_idx_x() % WARP_THREADS as u32;
+    let warp = thread::thread_idx_x() / WARP_THREADS as u32;
+    // SAFETY: there is a word for each warp, and one lane writes it. The barrier puts the reads after the
+    // writes. All lanes of each warp take part in the votes.
+    unsafe {
+        let all = vote_all(FULL_MASK, predicate);
+        if lane == 0 {
+            votes.write(warp as usize, u32::from(all));
+        }
+        thread::sync_threads();
+        let one =
+            lane >= thread::block_dim_x() / WARP_THREADS as u32 || votes.read(lane as usize) != 0;
+        vote_all(FULL_MASK, one)
     }
 }

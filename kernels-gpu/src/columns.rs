@@ -9,8 +9,8 @@
 //!
 //! While a tile is scanned, the next ones are on their way to shared memory.
 //!
-//! As for [rows](crate::rows), a channel with an aggregate or a carry that is not finite takes the steps of
-//! the tile in serial order.
+//! As for [rows](crate::rows), a strip in which some thread's carry comes out infinite or NaN is scanned once more, and
+//! this time a channel in which that happens takes the steps of the tile in serial order.
 
 use crate::{
     block::{self, Aggregates},
@@ -19,21 +19,24 @@ use crate::{
     tiling::{
         WARP_THREADS,
         columns::{
-            CHANNELS, LANE_CHANNELS, STAGE, STAGES, STEPS, THREADS, TILE, VECTOR, WARPS, strips,
+            CHANNELS, LANE_CHANNELS, STAGE, STEPS, THREADS, TILE, VECTOR, WARPS,
+            bytes_before_stages, strips,
         },
     },
 };
 use core::marker::PhantomData;
 use cuda_std::{Global, Shared, async_copy, shared, thread, warp};
 
-/// Scans each channel of `outer` × `len` × `inner` elements along `len`.
+/// Scans each channel of `outer` × `len` × `inner` elements along `len`, with `stages` tiles in shared memory: one that is
+/// scanned, the others on their way.
 ///
 /// # Safety
 /// - The inputs and the output have `outer · len · inner` elements; the inputs are written, and do not overlap the
 ///   output.
 /// - The grid has a block for each of the [`strips`](crate::tiling::columns::strips), counted by [`block::index`]; a block
 ///   is of [`THREADS`](crate::tiling::columns::THREADS) threads.
-/// - It has [`tiling::columns::shared_bytes`](crate::tiling::columns::shared_bytes) of dynamic shared memory.
+/// - `stages` is 2 or 3, and the launch has [`tiling::columns::shared_bytes`](crate::tiling::columns::shared_bytes) of
+///   dynamic shared memory for them.
 #[inline(always)]
 pub unsafe fn scan_columns<M, D, const I: usize>(
     inputs: [Global<M::Element>; I],
@@ -41,6 +44,7 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
     outer: u64,
     len: u64,
     inner: u64,
+    stages: u64,
 ) where
     M: Operator<I>,
     D: Order,
@@ -50,27 +54,27 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
     if strip >= strips(outer, inner) {
         return;
     }
+    let stages = stages as usize;
     let lane = thread::thread_idx_x() as usize % WARP_THREADS;
     let warp = thread::thread_idx_x() as usize / WARP_THREADS;
-    let stages = shared::dynamic_shared_mem::<M::Element>();
-    // SAFETY: shared memory holds the stages, the aggregates and the carries, says the caller.
-    let (aggregates, serial_carries) = unsafe {
-        let slots = stages.add(STAGES * I * STAGE);
-        (
-            Aggregates {
-                slots,
-                count: WARPS * CHANNELS,
-            },
-            slots.add(I * WARPS * CHANNELS),
-        )
-    };
 
     // At least 1: a division that cannot panic leaves no panic in the PTX.
     let across = inner.div_ceil(CHANNELS).max(1);
     let tiles = len.div_ceil(TILE);
-    // SAFETY: the strip lies in the arrays; only this block writes it. All threads of the block go through
-    // the same tiles, so that they are together at each barrier and vote.
+    // SAFETY: shared memory holds the aggregates, a carry for each channel and one for each warp, and the stages. The
+    // strip lies in the arrays; only this block writes it. All threads of the block go through the same tiles, so that
+    // they are together at each barrier and vote.
     unsafe {
+        let slots = shared::dynamic_shared_mem::<M::Element>();
+        let aggregates = Aggregates {
+            slots,
+            count: WARPS * CHANNELS,
+        };
+        let serial_carries = slots.add(I * WARPS * CHANNELS);
+        let votes = shared::dynamic_shared_mem::<u32>()
+            .add((I * WARPS + 1) * CHANNELS * size_of::<M::Element>() / size_of::<u32>());
+        let before = bytes_before_stages(I, size_of::<M::Element>()) / size_of::<M::Element>();
+        let stage = |number: usize| slots.add(before + number * I * STAGE);
         let view = Strip::<M, D, I>::new(
             &inputs,
             output,
@@ -79,94 +83,174 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
             inner,
             (inner - strip % across * CHANNELS).min(CHANNELS),
         );
-        let mut ahead = 0;
-        while ahead < STAGES - 1 {
-            view.copy(ahead * TILE, stages.add(ahead * I * STAGE));
-            async_copy::commit();
-            ahead += 1;
-        }
-        let mut carries = [M::START; LANE_CHANNELS];
-        let mut stage = 0;
-        let mut tile = 0;
-        while tile < tiles {
-            // The copies of this tile are the oldest under way.
-            async_copy::wait::<{ STAGES as u32 - 2 }>();
-            // After this every thread sees them, and is done with the stage and the aggregates of the tile
-            // before, which are written next.
-            thread::sync_threads();
-            let free = if stage == 0 { STAGES - 1 } else { stage - 1 };
-            view.copy((tile + STAGES - 1) * TILE, stages.add(free * I * STAGE));
-            async_copy::commit();
-
-            let position = tile * TILE + warp * STEPS;
-            let steps = view.steps(position, stages.add(stage * I * STAGE), warp * STEPS, lane);
-            stage = if stage == STAGES - 1 { 0 } else { stage + 1 };
-
-            let mut c = 0;
-            while c < LANE_CHANNELS {
-                let mut aggregate = steps[0][c];
-                let mut t = 1;
-                while t < STEPS {
-                    aggregate = aggregate.then(steps[t][c]);
-                    t += 1;
+        let mut careful = false;
+        loop {
+            let mut ahead = 0;
+            while ahead < stages - 1 {
+                view.copy(ahead * TILE, stage(ahead));
+                async_copy::commit();
+                ahead += 1;
+            }
+            let mut carries = [M::START; LANE_CHANNELS];
+            let mut finite = true;
+            let mut current = 0;
+            let mut tile = 0;
+            while tile < tiles {
+                // The copies of this tile are the oldest under way.
+                if stages == 2 {
+                    async_copy::wait::<0>();
+                } else {
+                    async_copy::wait::<1>();
                 }
-                aggregates.write(slot(warp, c, lane), aggregate);
-                c += 1;
-            }
-            // The aggregates are read after all of them are written.
-            thread::sync_threads();
+                // After this every thread sees them, and is done with the stage and the aggregates of the tile
+                // before, which are written next.
+                thread::sync_threads();
+                let free = if current == 0 {
+                    stages - 1
+                } else {
+                    current - 1
+                };
+                view.copy((tile + stages - 1) * TILE, stage(free));
+                async_copy::commit();
 
-            let mut states = carries;
-            let mut afters = carries;
-            let mut serial = [false; LANE_CHANNELS];
-            let mut c = 0;
-            while c < LANE_CHANNELS {
-                let mut before = M::IDENTITY;
-                let mut total = M::IDENTITY;
-                let mut finite = M::is_finite_carry(carries[c]);
-                let mut w = 0;
-                while w < WARPS {
-                    if w == warp {
-                        before = total;
-                    }
-                    let one: M = aggregates.read(slot(w, c, lane));
-                    finite &= one.is_finite();
-                    total = total.then(one);
-                    w += 1;
-                }
-                states[c] = before.apply(carries[c]);
-                afters[c] = total.apply(carries[c]);
-                serial[c] = !finite;
-                c += 1;
-            }
-            // A channel's aggregates are the same in all warps, so that they all decide alike.
-            if warp::vote_any(warp::FULL_MASK, serial.contains(&true)) {
-                replay(
-                    &steps,
-                    &carries,
-                    serial_carries,
-                    &serial,
-                    &mut states,
-                    &mut afters,
-                );
-            }
-            carries = afters;
+                let position = tile * TILE + warp * STEPS;
+                let steps = view.steps(position, stage(current), warp * STEPS, lane);
+                current = if current == stages - 1 {
+                    0
+                } else {
+                    current + 1
+                };
 
-            let mut results = [[M::START; LANE_CHANNELS]; STEPS];
-            let mut t = 0;
-            while t < STEPS {
                 let mut c = 0;
                 while c < LANE_CHANNELS {
-                    states[c] = steps[t][c].apply(states[c]);
-                    results[t][c] = states[c];
+                    let mut aggregate = steps[0][c];
+                    let mut t = 1;
+                    while t < STEPS {
+                        aggregate = aggregate.then(steps[t][c]);
+                        t += 1;
+                    }
+                    aggregates.write(slot(warp, c, lane), aggregate);
                     c += 1;
                 }
-                t += 1;
+                // The aggregates are read after all of them are written.
+                thread::sync_threads();
+
+                let mut entering = carries;
+                let mut after = carries;
+                let mut c = 0;
+                while c < LANE_CHANNELS {
+                    let mut before = M::IDENTITY;
+                    let mut total = M::IDENTITY;
+                    let mut w = 0;
+                    while w < WARPS {
+                        if w == warp {
+                            before = total;
+                        }
+                        total = total.then(aggregates.read(slot(w, c, lane)));
+                        w += 1;
+                    }
+                    entering[c] = before.apply(carries[c]);
+                    after[c] = total.apply(carries[c]);
+                    c += 1;
+                }
+                let mut results = results(&steps, entering);
+                if careful {
+                    let chosen = not_finite::<M, I>(&results[STEPS - 1], &after, slots);
+                    if warp::vote_any(warp::FULL_MASK, chosen.contains(&true)) {
+                        replay(
+                            &steps,
+                            &carries,
+                            serial_carries,
+                            &chosen,
+                            &mut entering,
+                            &mut after,
+                        );
+                        results = self::results(&steps, entering);
+                    }
+                }
+                let mut c = 0;
+                while c < LANE_CHANNELS {
+                    finite &=
+                        M::is_finite_carry(results[STEPS - 1][c]) && M::is_finite_carry(after[c]);
+                    c += 1;
+                }
+                carries = after;
+                view.store(position, lane, results);
+                tile += 1;
             }
-            view.store(position, lane, results);
-            tile += 1;
+            if careful || block::all(votes, finite) {
+                break;
+            }
+            careful = true;
         }
     }
+}
+
+/// Takes the carries that enter the thread's steps through them.
+#[inline(always)]
+fn results<M, const I: usize>(
+    steps: &[[M; LANE_CHANNELS]; STEPS],
+    entering: [M::Element; LANE_CHANNELS],
+) -> [[M::Element; LANE_CHANNELS]; STEPS]
+where
+    M: Operator<I>,
+{
+    let mut states = entering;
+    let mut results = [states; STEPS];
+    let mut t = 0;
+    while t < STEPS {
+        let mut c = 0;
+        while c < LANE_CHANNELS {
+            states[c] = steps[t][c].apply(states[c]);
+            results[t][c] = states[c];
+            c += 1;
+        }
+        t += 1;
+    }
+    results
+}
+
+/// In which of the lane's channels some thread of the block ends with a carry that is not finite, or the tile does.
+///
+/// # Safety
+/// All threads of the block call it together, each with the carries `last` after its steps, and those of a channel with
+/// the same carry in `after`. `slots` holds an element for each warp and channel in shared memory; other threads may
+/// have read them since the last barrier.
+#[inline(always)]
+unsafe fn not_finite<M, const I: usize>(
+    last: &[M::Element; LANE_CHANNELS],
+    after: &[M::Element; LANE_CHANNELS],
+    slots: Shared<M::Element>,
+) -> [bool; LANE_CHANNELS]
+where
+    M: Operator<I>,
+{
+    let lane = thread::thread_idx_x() as usize % WARP_THREADS;
+    let warp = thread::thread_idx_x() as usize / WARP_THREADS;
+    let mut found = [false; LANE_CHANNELS];
+    // SAFETY: each thread and channel has a slot. The barriers put the writes after the reads of before, and the reads
+    // here after the writes.
+    unsafe {
+        thread::sync_threads();
+        let mut c = 0;
+        while c < LANE_CHANNELS {
+            slots.write(slot(warp, c, lane), last[c]);
+            c += 1;
+        }
+        thread::sync_threads();
+        let mut c = 0;
+        while c < LANE_CHANNELS {
+            let mut finite = M::is_finite_carry(after[c]);
+            let mut w = 0;
+            while w < WARPS {
+                finite &= M::is_finite_carry(slots.read(slot(w, c, lane)));
+                w += 1;
+            }
+            found[c] = !finite;
+            c += 1;
+        }
+    }
+    found
 }
 
 /// Where channel `c` of a lane has its aggregate of a warp: neighbouring lanes have neighbouring places.

@@ -40,13 +40,13 @@ pub fn index<D: Order>(position: usize, count: usize, len: usize) -> usize {
     }
 }
 
-/// Where in memory the step `ahead` steps later in the scan lies, for a step that lies at `first`.
+/// The first in memory of the `count` steps that come `ahead` steps later in the scan than one that lies at `first`.
 #[inline(always)]
 #[must_use]
-pub fn after<D: Order>(first: usize, ahead: usize) -> usize {
+pub fn first_of<D: Order>(first: usize, ahead: usize, count: usize) -> usize {
     match D::DIRECTION {
         Direction::Forward => first + ahead,
-        Direction::Reverse => first - ahead,
+        Direction::Reverse => first - ahead - (count - 1),
     }
 }
 

@@ -50,7 +50,7 @@ impl Operator {
 pub enum Layout {
     /// Steps are neighbours: [`scan_rows`], with the arguments (inputs…, output, rows, len).
     Rows,
-    /// Steps lie `inner` elements apart: [`scan_columns`], with the arguments (inputs…, output, outer, len, inner).
+    /// Steps lie `inner` elements apart: [`scan_columns`], with the arguments (inputs…, output, outer, len, inner, stages).
     Columns,
 }
 
@@ -67,7 +67,7 @@ pub struct Kernel {
     pub layout: Layout,
     /// The name of the elements' type.
     pub element: &'static str,
-    /// Its parameters, in order. Each is 64 bits: the address of an array, or an extent.
+    /// Its parameters, in order. Each is 64 bits: the address of an array, or a number.
     pub parameters: &'static [&'static str],
 }
 
@@ -99,7 +99,7 @@ macro_rules! kernels {
         $(kernels!(@kernel $layout $name: $operator $aggregate<$element> [$($input)*] -> $output, $order);)*
     };
     (@parameters Rows $($array:ident)*) => { &[$(stringify!($array),)* "rows", "len"] };
-    (@parameters Columns $($array:ident)*) => { &[$(stringify!($array),)* "outer", "len", "inner"] };
+    (@parameters Columns $($array:ident)*) => { &[$(stringify!($array),)* "outer", "len", "inner", "stages"] };
     (@kernel Rows $name:ident: $operator:ident $aggregate:ident<$element:ident> [$($input:ident)*] -> $output:ident, $order:ident) => {
         /// [`scan_rows`] of
         #[doc = concat!("[`", stringify!($aggregate), "`], [`", stringify!($order), "`], ", stringify!($element), ".")]
@@ -124,11 +124,11 @@ macro_rules! kernels {
         /// # Safety
         /// As [`scan_columns`].
         #[kernel]
-        pub unsafe fn $name($($input: Global<$element>,)* $output: Global<$element>, outer: u64, len: u64, inner: u64) {
+        pub unsafe fn $name($($input: Global<$element>,)* $output: Global<$element>, outer: u64, len: u64, inner: u64, stages: u64) {
             // SAFETY: the caller's obligations are the callee's.
             unsafe {
                 scan_columns::<$aggregate<$element>, $order, { Operator::$operator.inputs() }>(
-                    [$($input),*], $output, outer, len, inner,
+                    [$($input),*], $output, outer, len, inner, stages,
                 );
             }
         }

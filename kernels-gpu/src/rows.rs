@@ -11,9 +11,11 @@
 //!
 //! While a tile is scanned, the next one is on its way from memory to registers.
 //!
-//! Composing can meet infinities that the serial recurrence does not: gates whose product overflows before a
-//! reset, sums that overflow in another order. So where an aggregate or the carry is not finite, the steps
-//! of the tile are taken one by one in serial order.
+//! Composing can meet infinities that the serial recurrence does not (gates whose product overflows before a reset,
+//! sums that overflow in another order), and miss some that it meets. So a row in which some lane's carry comes
+//! out infinite or NaN is scanned once more, and this time the steps of each tile in which that happens are taken
+//! one by one, in serial order. Nothing of that is missed by looking at the last carry of each lane, since what is
+//! not finite stays so.
 
 use crate::{
     block::{self, Aggregates},
@@ -62,41 +64,60 @@ pub unsafe fn scan_rows<M, D, const I: usize, const K: usize>(
     let mut set = 0;
 
     // SAFETY: the row lies in the arrays; only this block writes it. A position is a multiple of VECTOR, and `whole`
-    // is asked for the end of the tile. Shared memory holds two sets of aggregates and a carry. All threads of the
+    // is asked for the end of the tile. Shared memory holds two sets of aggregates, a
+    // carry, and a word for each warp. All threads of the
     // block go through the same tiles, so that they are together at each barrier, shuffle and vote.
     unsafe {
         let serial_carry = slots.add(2 * I * MAX_WARPS);
+        let votes = shared::dynamic_shared_mem::<u32>()
+            .add((2 * I * MAX_WARPS + 1) * size_of::<M::Element>() / size_of::<u32>());
         let view = Row::<M, D, I>::new(&inputs, output, row * len, len);
-        let mut carry = M::START;
-        let mut start = 0;
-        let mut next = view.load::<K>(offset, view.is_whole(tile));
-        while start < len {
-            let items = next;
-            let end = start + tile;
-            if end < len {
-                next = view.load::<K>(end + offset, view.is_whole(end + tile));
-            }
+        let mut careful = false;
+        loop {
+            let mut carry = M::START;
+            let mut finite = true;
+            let mut start = 0;
+            let mut next = view.load::<K>(offset, view.is_whole(tile));
+            while start < len {
+                let items = next;
+                let end = start + tile;
+                if end < len {
+                    next = view.load::<K>(end + offset, view.is_whole(end + tile));
+                }
 
-            let scanned = scan_warp(lane as u32, &items);
-            let aggregates = Aggregates {
-                slots: slots.add(set * I * MAX_WARPS),
-                count: MAX_WARPS,
-            };
-            set ^= 1;
-            let exchanged = block::exchange(&aggregates, scanned.aggregate);
+                let scanned = scan_warp(lane as u32, &items);
+                let aggregates = Aggregates {
+                    slots: slots.add(set * I * MAX_WARPS),
+                    count: MAX_WARPS,
+                };
+                set ^= 1;
+                let exchanged = block::exchange(&aggregates, scanned.aggregate);
+                let carries = scanned.carries(exchanged.before.apply(carry));
+                let mut results = results(&items, carries);
+                let mut after = exchanged.total.apply(carry);
 
-            let carries = if exchanged.finite && M::is_finite_carry(carry) {
-                let warp_carry = exchanged.before.apply(carry);
-                carry = exchanged.total.apply(carry);
-                scanned.carries(warp_carry)
-            } else {
-                let (carries, after) = replay(&items, carry, serial_carry);
+                let mut ends_finite = M::is_finite_carry(after);
+                let mut k = 0;
+                while k < K {
+                    ends_finite &= M::is_finite_carry(results[k][VECTOR - 1]);
+                    k += 1;
+                }
+                finite &= ends_finite;
+                if careful && !block::all(votes, ends_finite) {
+                    // Loaded once more, so as not to hold registers all the time.
+                    let items = view.load::<K>(start + offset, view.is_whole(end));
+                    let (carries, serial) = replay(&items, carry, serial_carry);
+                    results = self::results(&items, carries);
+                    after = serial;
+                }
                 carry = after;
-                carries
-            };
-            let results = results(&items, carries);
-            view.store(start + offset, view.is_whole(end), results);
-            start = end;
+                view.store(start + offset, view.is_whole(end), results);
+                start = end;
+            }
+            if careful || block::all(votes, finite) {
+                break;
+            }
+            careful = true;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A lane's part of a tile of a row: guarded, vectorised loads and stores. The padding is the identity.
 
 use crate::{
-    direction::{Direction, Order, after, index, order},
+    direction::{Direction, Order, first_of, index, order},
     monoid::Operator,
     tiling::rows::{SUBTILE, VECTOR},
 };
@@ -83,24 +83,24 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
     #[must_use]
     pub unsafe fn load<const K: usize>(&self, position: usize, whole: bool) -> Items<M, K> {
         let mut items = [[M::IDENTITY; VECTOR]; K];
+        let (first, valid) = self.guard(position);
         if whole {
             let mut k = 0;
             while k < K {
-                let at = index::<D>(position + k * SUBTILE, VECTOR, self.len);
+                let at = first_of::<D>(first, k * SUBTILE, VECTOR);
                 // SAFETY: the vector lies in the row and is aligned, since the items are whole.
                 let vectors = M::gather(|i| unsafe { self.inputs[i].read_vector_streaming(at) });
                 items[k] = order::<D, _, VECTOR>(vectors);
                 k += 1;
             }
         } else {
-            let (first, valid) = self.guard(position);
             let mut k = 0;
             while k < K {
                 let mut j = 0;
                 while j < VECTOR {
                     let ahead = k * SUBTILE + j;
                     if (ahead as u32) < valid {
-                        let at = after::<D>(first, ahead);
+                        let at = first_of::<D>(first, ahead, 1);
                         // SAFETY: the item lies in the row, since it is valid.
                         let [item] = M::gather(|i| [unsafe { self.inputs[i].read(at) }]);
                         items[k][j] = item;
@@ -131,7 +131,7 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
         let mut k = 0;
         while k < K {
             if whole {
-                let at = index::<D>(position + k * SUBTILE, VECTOR, self.len);
+                let at = first_of::<D>(first, k * SUBTILE, VECTOR);
                 let vector = order::<D, _, VECTOR>(results[k]);
                 // SAFETY: the vector lies in the row and is aligned, since the items are whole.
                 unsafe { self.output.write_vector_streaming(at, vector) };
@@ -140,7 +140,7 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
                 while j < VECTOR {
                     let ahead = k * SUBTILE + j;
                     if (ahead as u32) < valid {
-                        let at = after::<D>(first, ahead);
+                        let at = first_of::<D>(first, ahead, 1);
                         // SAFETY: the item lies in the row, since it is valid.
                         unsafe { self.output.write(at, results[k][j]) };
                     }

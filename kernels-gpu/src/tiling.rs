@@ -62,10 +62,10 @@ pub mod rows {
         }
     }
 
-    /// Bytes of shared memory: for each warp two aggregates of `inputs` elements each, and a carry.
+    /// Bytes of shared memory: for each warp two aggregates of `inputs` elements each, a carry, and for each warp a word.
     #[must_use]
     pub const fn shared_bytes(inputs: usize, element_bytes: usize) -> usize {
-        (2 * inputs * MAX_WARPS + 1) * element_bytes
+        (2 * inputs * MAX_WARPS + 1) * element_bytes + MAX_WARPS * size_of::<u32>()
     }
 }
 
@@ -88,8 +88,9 @@ pub mod columns {
     pub const STEPS: usize = 8;
     /// Steps in a tile.
     pub const TILE: usize = WARPS * STEPS;
-    /// Tiles in shared memory: one that is scanned, the others on their way.
-    pub const STAGES: usize = 3;
+    /// Tiles in shared memory, one that is scanned and the others on their way; fewer where shared memory does not hold
+    /// as many, and never fewer than two.
+    pub const MAX_STAGES: usize = 3;
     /// Threads of a block.
     pub const THREADS: usize = WARPS * WARP_THREADS;
     /// Elements that a thread copies in one access of 16 bytes (of f32).
@@ -104,8 +105,15 @@ pub mod columns {
     /// Elements of one input in a stage.
     pub const STAGE: usize = TILE * CHANNELS;
 
+    /// Bytes of shared memory before the stages: an aggregate of each warp and channel, a carry of each channel, and a word
+    /// for each warp; as many as keep the stages aligned.
+    #[must_use]
+    pub const fn bytes_before_stages(inputs: usize, element_bytes: usize) -> usize {
+        let elements = (inputs * WARPS + 1) * CHANNELS * element_bytes;
+        (elements + WARPS * size_of::<u32>()).next_multiple_of(VECTOR * element_bytes)
+    }
+
     const _: () = assert!((STAGE / VECTOR).is_multiple_of(THREADS));
-    const _: () = assert!(STAGES >= 2);
 
     /// Strips of a tensor.
     #[must_use]
@@ -113,9 +121,9 @@ pub mod columns {
         outer * inner.div_ceil(CHANNELS)
     }
 
-    /// Bytes of shared memory: the stages, an aggregate of each warp and channel, and a carry of each channel.
+    /// Bytes of shared memory in all.
     #[must_use]
-    pub const fn shared_bytes(inputs: usize, element_bytes: usize) -> usize {
-        (STAGES * inputs * STAGE + inputs * WARPS * CHANNELS + CHANNELS) * element_bytes
+    pub const fn shared_bytes(inputs: usize, element_bytes: usize, stages: usize) -> usize {
+        bytes_before_stages(inputs, element_bytes) + stages * inputs * STAGE * element_bytes
     }
 }

@@ -54,12 +54,8 @@ impl<const SERIAL: bool> Action for Bicyclic<SERIAL> {
         Self { pops: 0, ..self }
     }
 
-    fn is_finite(self) -> bool {
-        !SERIAL
-    }
-
     fn is_finite_carry(_: u32) -> bool {
-        true
+        !SERIAL
     }
 }
 
@@ -280,7 +276,7 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize) {
         (
             columns::strips(outer, inner),
             columns::THREADS,
-            columns::shared_bytes(INPUTS, ELEMENT_BYTES),
+            columns::shared_bytes(INPUTS, ELEMENT_BYTES, columns::MAX_STAGES),
         )
     };
     for seed in SEEDS.take(3) {
@@ -308,6 +304,7 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize) {
                     outer,
                     len,
                     inner,
+                    columns::MAX_STAGES as u64,
                 );
             }
         };

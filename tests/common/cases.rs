@@ -87,7 +87,7 @@ fn column_cases() -> impl Iterator<Item = Case> {
     let units = [
         columns::STEPS,
         columns::TILE,
-        columns::STAGES * columns::TILE,
+        columns::MAX_STAGES * columns::TILE,
     ];
     let extents = lengths(&units)
         .into_iter()
@@ -140,7 +140,7 @@ pub fn small(operator: Operator) -> Vec<Case> {
         Case::new(&[1, tile + 6], 1),
         Case::new(&[2, 7, 6], 1),
         Case::new(&[1, columns::TILE, 36], 1),
-        Case::new(&[2, columns::STAGES * columns::TILE + 5, 33], 1),
+        Case::new(&[2, columns::MAX_STAGES * columns::TILE + 5, 33], 1),
     ]
 }
 

@@ -10,28 +10,35 @@ use ptxscan::{Element, Extents, Operator};
 use ptxscan_kernels::entry::{self, Kernel, Layout};
 use ptxscan_kernels::tiling::{columns, rows};
 
-/// What the plans are made for.
-const H200: DeviceLimits = DeviceLimits {
-    shared_bytes_per_multiprocessor: 228 << 10,
-    shared_bytes_per_block: 227 << 10,
-    shared_bytes_reserved: 1 << 10,
-};
+/// What the plans are made for: an H200, and a GPU with less shared memory (compute capability 8.6).
+const DEVICES: [DeviceLimits; 2] = [
+    DeviceLimits {
+        shared_bytes_per_multiprocessor: 228 << 10,
+        shared_bytes_per_block: 227 << 10,
+        shared_bytes_reserved: 1 << 10,
+    },
+    DeviceLimits {
+        shared_bytes_per_multiprocessor: 100 << 10,
+        shared_bytes_per_block: 99 << 10,
+        shared_bytes_reserved: 1 << 10,
+    },
+];
 
-/// Runs each launch in so many schedules, which have to agree to the last bit.
+/// Runs each launch in so many schedules, for one device and another in turn; they have to agree to the last bit.
 pub struct Emulator {
     pub schedules: u64,
 }
 
 impl Backend for Emulator {
     fn run(&self, call: &Call, offsets: &[usize]) -> Checked<Vec<f32>> {
-        let Some(launch) = launch(call)? else {
+        let Some(launches) = launches(call)? else {
             return Ok(without_launch(call));
         };
-        let mut seeds = seeds(call, self.schedules);
-        let first = seeds.next().ok_or("no schedules")?;
-        let (results, _) = emulate(&launch, call, offsets, first, None)?;
-        for seed in seeds {
-            let (others, _) = emulate(&launch, call, offsets, seed, None)?;
+        let mut runs = seeds(call, self.schedules).zip(launches.iter().cycle());
+        let (first, launch) = runs.next().ok_or("no schedules")?;
+        let (results, _) = emulate(launch, call, offsets, first, None)?;
+        for (seed, launch) in runs {
+            let (others, _) = emulate(launch, call, offsets, seed, None)?;
             same_bits(&others, &results, || {
                 format!(
                     "{}: the schedules of seeds {seed} and {first} differ",
@@ -53,18 +60,21 @@ pub fn seeds(call: &Call, count: u64) -> impl Iterator<Item = u64> {
     first..first + count
 }
 
-/// The launch that the plan of a call asks for, if it asks for one.
-pub fn launch(call: &Call) -> Checked<Option<plan::Launch>> {
-    match plan(
-        call.operation,
-        f32::KERNEL_NAME,
-        size_of::<f32>(),
-        call.extents(),
-        &H200,
-    ) {
-        Some(Plan::Launch(launch)) => Ok(Some(launch)),
-        Some(Plan::Nothing | Plan::Copy { .. }) => Ok(None),
-        None => Err("there is no plan".into()),
+/// The launches that the plans of a call ask for, one for each device, if they ask for one.
+pub fn launches(call: &Call) -> Checked<Option<[plan::Launch; 2]>> {
+    let plans = DEVICES.map(|device| {
+        plan(
+            call.operation,
+            f32::KERNEL_NAME,
+            size_of::<f32>(),
+            call.extents(),
+            &device,
+        )
+    });
+    match plans {
+        [Some(Plan::Launch(one)), Some(Plan::Launch(other))] => Ok(Some([one, other])),
+        [Some(Plan::Nothing | Plan::Copy { .. }), _] => Ok(None),
+        _ => Err("there is no plan".into()),
     }
 }
 
@@ -97,7 +107,10 @@ pub fn emulate(
     // Not what the launch asks for, but what the kernel says it uses: so one byte more is found.
     let shared_bytes = match kernel.layout {
         Layout::Rows => rows::shared_bytes(inputs_count, size_of::<f32>()),
-        Layout::Columns => columns::shared_bytes(inputs_count, size_of::<f32>()),
+        Layout::Columns => {
+            let stages = launch.numbers[3] as usize;
+            columns::shared_bytes(inputs_count, size_of::<f32>(), stages)
+        }
     };
     let (x, y) = launch.grid;
     // Some seeds have blocks beyond the last one that has something to do, as a grid of two dimensions can.
@@ -110,7 +123,7 @@ pub fn emulate(
     }
     let report = emulated.run(kernel.name, || {
         // SAFETY: the emulator checks every access.
-        unsafe { run_kernel(kernel, &inputs, output.view(), &launch.extents) };
+        unsafe { run_kernel(kernel, &inputs, output.view(), &launch.numbers) };
     })?;
     Ok((output.to_vec()?, report))
 }
@@ -121,14 +134,14 @@ unsafe fn run_kernel(
     kernel: &Kernel,
     inputs: &[Global<f32>],
     output: Global<f32>,
-    extents: &[u64],
+    numbers: &[u64],
 ) {
     macro_rules! dispatch {
-        ($($name:ident [$($input:ident)*] [$($extent:ident)*];)*) => {
-            match (kernel.name, inputs, extents) {
-                $((stringify!($name), &[$($input),*], &[$($extent),*]) => {
+        ($($name:ident [$($input:ident)*] [$($number:ident)*];)*) => {
+            match (kernel.name, inputs, numbers) {
+                $((stringify!($name), &[$($input),*], &[$($number),*]) => {
                     // SAFETY: the caller's obligations are the kernel's.
-                    unsafe { entry::$name($($input,)* output, $($extent),*) }
+                    unsafe { entry::$name($($input,)* output, $($number),*) }
                 })*
                 _ => panic!("{} is not a kernel of these parameters", kernel.name),
             }
@@ -139,9 +152,9 @@ unsafe fn run_kernel(
         reverse_cumsum_rows_f32 [x] [rows len];
         affine_scan_rows_f32 [a b] [rows len];
         reverse_affine_scan_rows_f32 [a b] [rows len];
-        cumsum_columns_f32 [x] [outer len inner];
-        reverse_cumsum_columns_f32 [x] [outer len inner];
-        affine_scan_columns_f32 [a b] [outer len inner];
-        reverse_affine_scan_columns_f32 [a b] [outer len inner];
+        cumsum_columns_f32 [x] [outer len inner stages];
+        reverse_cumsum_columns_f32 [x] [outer len inner stages];
+        affine_scan_columns_f32 [a b] [outer len inner stages];
+        reverse_affine_scan_columns_f32 [a b] [outer len inner stages];
     }
 }

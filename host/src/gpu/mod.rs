@@ -298,8 +298,8 @@ impl Gpu {
         let function = module
             .get_function(kernel.name)
             .doing_with("find the kernel in its module", kernel)?;
-        // Each parameter is 64 bits: the arrays, then the extents.
-        let mut arguments: Vec<u64> = [inputs, &[out], &launch.extents].concat();
+        // Each parameter is 64 bits: the arrays, then the numbers.
+        let mut arguments: Vec<u64> = [inputs, &[out], &launch.numbers].concat();
         debug_assert_eq!(arguments.len(), kernel.parameters.len());
         let pointers: Vec<*mut c_void> = arguments
             .iter_mut()
