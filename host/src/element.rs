@@ -24,6 +24,10 @@ pub trait Element:
     /// The type's name in the table of kernels.
     #[doc(hidden)]
     const KERNEL_NAME: &'static str;
+
+    /// Whether the value is neither infinite nor NaN.
+    #[doc(hidden)]
+    fn is_finite(self) -> bool;
 }
 
 mod sealed {
@@ -39,4 +43,9 @@ mod sealed {
 impl Element for f32 {
     const NAME: &'static str = "float32";
     const KERNEL_NAME: &'static str = "f32";
+
+    #[inline(always)]
+    fn is_finite(self) -> bool {
+        f32::is_finite(self)
+    }
 }
