@@ -1,4 +1,47 @@
-//! Parallel scans at the speed of a memory copy.
+//! Parallel scans at the speed of a memory copy: cumulative sums and affine scans of tensors along any axis, on a GPU
+//! with kernels in Rust, or on a CPU.
+//!
+//! | operation | result along the axis |
+//! |---|---|
+//! | `cumsum` | y_j = Σ_{k≤j} x_k |
+//! | `reverse_cumsum` | y_j = Σ_{k≥j} x_k (inclusive suffix sum) |
+//! | `affine_scan` | h_0 = b_0, h_t = a_t·h_{t−1} + b_t |
+//!
+//! The affine scan is the recurrence of diagonal state-space models and gated linear RNNs, of discounted returns, and
+//! of first-order filters.
+//!
+//! # Quick start
+//! ```
+//! use ptxscan::Engine;
+//!
+//! // The first usable GPU, else the CPU; `engine.why_no_gpu()` says why.
+//! let engine = Engine::auto();
+//!
+//! // Row-major tensors, any rank, any axis; negative axes count from the end.
+//! let x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0_f32];
+//! assert_eq!(engine.reverse_cumsum(&x, &[2, 3], -1)?, [6.0, 5.0, 3.0, 15.0, 11.0, 6.0]);
+//!
+//! let (a, b) = ([9.0, 0.5, 0.5_f32], [8.0, 1.0, 1.0_f32]);
+//! assert_eq!(engine.affine_scan(&a, &b, &[3], 0)?, [8.0, 5.0, 3.5]);
+//! # Ok::<(), ptxscan::Error>(())
+//! ```
+//!
+//! An [`Engine`] is made once and used for any number of operations. Every operation allocates its result, or, with
+//! `_into` in its name, writes it to a slice of the caller's. [`gpu::Gpu`] has the operations on device memory
+//! and on a stream of the caller's.
+//!
+//! # Numerics
+//! Sums are added up in the direction of the scan, never taken as a total less a prefix. Results are the same to the
+//! bit from run to run, and do not depend on how many sequences there are, nor on the number of threads. An infinity or a NaN
+//! reaches only the elements that the serial recurrence takes it to. `a_0` of a sequence is not used.
+//! A GPU and a CPU may differ in the last bits.
+//!
+//! # Features
+//! Both are on by default.
+//! - `cuda`: the GPU back end. It needs no CUDA installation to build, and no driver to start. Outside this workspace,
+//!   the build script of its dependency `cust` asks for a folder of CUDA's; [`cuda_driver`] tells how to satisfy it with
+//!   an empty archive. Without this feature the library builds anywhere, and [`Engine::auto`] takes the CPU.
+//! - `cli`: the program `ptxscan`. A dependent that wants the library alone turns it off.
 
 mod cpu;
 mod element;
@@ -21,3 +64,8 @@ pub use error::CudaError;
 pub use error::{Error, Result};
 pub use operation::{Direction, Operation, Operator};
 pub use shape::{Extents, extents};
+
+/// The README's example compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

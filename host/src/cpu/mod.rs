@@ -11,6 +11,10 @@
 //!
 //! Composing can meet infinities that the serial recurrence does not, and miss some that it meets. So where a chunk ends
 //! with a carry that is not finite, it and its neighbours are scanned again, in serial order.
+#![allow(
+    clippy::needless_range_loop,
+    reason = "several arrays are walked in step"
+)]
 
 mod steps;
 mod tensors;
