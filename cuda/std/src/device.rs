@@ -426,6 +426,10 @@ pub(crate) unsafe fn shared_write<T: Scalar, const N: usize>(
 /// # Safety
 /// As [`crate::Shared::copy_async`].
 #[inline(always)]
+#[expect(
+    clippy::pointers_in_nomem_asm_block,
+    reason = "the address is converted, and nothing is accessed through it"
+)]
 pub(crate) unsafe fn copy_async<T: Scalar, const N: usize>(
     target: *mut T,
     index: usize,
