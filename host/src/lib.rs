@@ -32,9 +32,13 @@
 //!
 //! # Numerics
 //! Sums are added up in the direction of the scan, never taken as a total less a prefix. Results are the same to the
-//! bit from run to run, and do not depend on how many sequences there are, nor on the number of threads. An infinity or a NaN
-//! reaches only the elements that the serial recurrence takes it to. `a_0` of a sequence is not used.
-//! A GPU and a CPU may differ in the last bits.
+//! bit from run to run; those of a sequence do not depend on what is in the others. On a GPU they do not depend on how many
+//! others there are; on a CPU they depend on the shape, and not on the number of threads. A GPU and a CPU may differ in the
+//! last bits. An infinity or a NaN reaches only the elements that the serial recurrence takes it to. `a_0` of a sequence is
+//! not used.
+//!
+//! The affine scan composes steps, and so multiplies gates: where the product of gates within some hundred steps underflows
+//! to 0, a carry is taken to be forgotten, even if the gates after that would bring it back.
 //!
 //! # Features
 //! Both are on by default.

@@ -33,8 +33,8 @@ use cuda_std::{Global, Shared, async_copy, shared, thread, warp};
 /// # Safety
 /// - The inputs and the output have `outer · len · inner` elements; the inputs are written, and do not overlap the
 ///   output.
-/// - The grid has a block for each of the [`strips`](crate::tiling::columns::strips), counted by [`block::index`]; a block
-///   is of [`THREADS`](crate::tiling::columns::THREADS) threads.
+/// - The grid has a block for each of the [`strips`], counted by [`block::index`]; a block
+///   is of [`THREADS`] threads.
 /// - `stages` is 2 or 3, and the launch has [`tiling::columns::shared_bytes`](crate::tiling::columns::shared_bytes) of
 ///   dynamic shared memory for them.
 #[inline(always)]

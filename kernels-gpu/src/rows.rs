@@ -3,7 +3,7 @@
 //!
 //! A block scans a row, tile by tile, and keeps the carry between tiles in registers. Within a tile the scan
 //! goes up the levels, and the carry comes down them:
-//! - a lane composes the [`VECTOR`](crate::tiling::rows::VECTOR) steps of each of its vectors;
+//! - a lane composes the [`VECTOR`] steps of each of its vectors;
 //! - a warp scans the lanes of a subtile with shuffles, and composes its subtiles in order;
 //! - the block scans the aggregates of its warps through shared memory;
 //! - the carry of the tile becomes that of each warp, subtile, and lane by the aggregate of what lies before it

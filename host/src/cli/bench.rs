@@ -145,7 +145,13 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
     let cases = arguments.cases()?;
     let mut rows = Vec::new();
     if let Some(path) = &arguments.json {
-        write_json(path, &rows)?; // before minutes are spent on a file that cannot be written
+        // Before minutes are spent on a file that cannot be written. What is in it stays until there is a row.
+        std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(npy::Error::Write)
+            .map_err(Failure::file(path))?;
     }
     let engine = arguments.backend.engine()?;
     writeln!(
@@ -245,19 +251,14 @@ fn short_name(case: &Case) -> &str {
     }
 }
 
-/// An array with an object a line.
+/// An array with an object a line, of a row or more.
 fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
     let lines: Vec<String> = rows
         .iter()
         .map(|row| serde_json::to_string(row).map(|row| format!("  {row}")))
         .collect::<Result<_, _>>()
         .map_err(Failure::file(path))?;
-    let text = if lines.is_empty() {
-        "[]\n".to_owned()
-    } else {
-        format!("[\n{}\n]\n", lines.join(",\n"))
-    };
-    std::fs::write(path, text)
+    std::fs::write(path, format!("[\n{}\n]\n", lines.join(",\n")))
         .map_err(npy::Error::Write)
         .map_err(Failure::file(path))
 }

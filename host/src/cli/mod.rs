@@ -38,7 +38,7 @@ use std::process::ExitCode;
     version,
     max_term_width = 100,
     after_help = "Without a command, ptxscan runs `ptxscan demo`. Exit status: 0, or 1 when a result fails its check, or 2 \
-                  after an error, which is one line on standard error."
+                  after an error, which is told on standard error: one line, but for a wrong usage."
 )]
 struct Arguments {
     #[command(subcommand)]

@@ -10,7 +10,7 @@
 //! Which of these it is, and so the order of the additions, depends on the shape alone, never on the number of threads.
 //!
 //! Composing can meet infinities that the serial recurrence does not, and miss some that it meets. So where a chunk ends
-//! with a carry that is not finite, it and its neighbours are scanned again, in serial order.
+//! with a carry that is not finite, the chunks of its channel that are under way are scanned again, in serial order.
 #![allow(
     clippy::needless_range_loop,
     reason = "several arrays are walked in step"
@@ -486,18 +486,25 @@ impl<T: Element, const N: usize> Problem<'_, T, N> {
                 // SAFETY: the tasks have written the strip as far as the wave goes, and are done.
                 unsafe { self.tensors.written(at, width) }
             };
-            let finite = |values: &[T]| values.iter().all(|value| value.is_finite());
-            let leaving = count * width..(count + 1) * width;
-            if finite(&entering[leaving.clone()]) && (0..count).all(|index| finite(last(index))) {
-                carries.copy_from_slice(&entering[leaving]);
-            } else {
+            for channel in 0..width {
+                let leaving = entering[count * width + channel];
+                let finite =
+                    leaving.is_finite() && (0..count).all(|index| last(index)[channel].is_finite());
+                if finite {
+                    carries[channel] = leaving;
+                    continue;
+                }
+                let one = Strip {
+                    first: strip.first + channel,
+                    width: 1,
+                };
                 let start = if begins {
                     Start::Sequence
                 } else {
-                    Start::Carries(&carries)
+                    Start::Carries(&carries[channel..=channel])
                 };
-                self.scan_strip::<M>(strip, wave.clone(), start);
-                carries.copy_from_slice(last(count - 1));
+                self.scan_strip::<M>(one, wave.clone(), start);
+                carries[channel] = last(count - 1)[channel];
             }
             wave = wave.end..len.min(wave.end + chunks * CHUNK);
         }

@@ -77,3 +77,21 @@ fn every_way_of_cutting_is_exact_and_the_same_for_any_number_of_threads() {
         }
     }
 }
+
+#[test]
+fn what_is_not_finite_leaves_other_channels_as_they_are() {
+    let cpu = Cpu::new();
+    let shape = [9 * CHUNK + 5, 3];
+    let count = shape.iter().product();
+    let x: Vec<f32> = (0..count).map(|i| (i % 97) as f32 * 0.37 - 15.0).collect();
+    let mut poisoned = x.clone();
+    poisoned[count - 2] = f32::INFINITY;
+    let [clean, poisoned] = [x, poisoned].map(|x| cpu.cumsum(&x, &shape, 0).expect("it scans"));
+    for (index, (clean, poisoned)) in clean.iter().zip(&poisoned).enumerate() {
+        if index % 3 != 1 {
+            assert_eq!(clean.to_bits(), poisoned.to_bits(), "element {index}");
+        }
+    }
+    assert_eq!(poisoned[count - 2], f32::INFINITY);
+    assert!(poisoned[count - 5].is_finite());
+}
