@@ -25,7 +25,7 @@ fn few_schedules() -> Result<&'static dyn Backend, String> {
 
 /// The small cases, in many.
 fn many_schedules() -> Result<&'static dyn Backend, String> {
-    Ok(&Emulator { schedules: 64 })
+    Ok(&Emulator { schedules: 32 })
 }
 
 fn main() {
