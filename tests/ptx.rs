@@ -2,9 +2,9 @@
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use ptxscan::gpu::ptx;
-use ptxscan::plan::{DeviceLimits, Plan, plan};
+use ptxscan::plan::{DeviceLimits, ElementType, Plan, PlanBuilder};
 use ptxscan::{Extents, Operation};
-use ptxscan_kernels::entry::{KERNELS, Kernel, Layout, Operator};
+use ptxscan_kernels::entry::{KERNELS, Kernel, Operator, Strategy};
 use ptxscan_kernels::tiling::columns;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -146,9 +146,11 @@ fn instructions(kernel: &Kernel) -> Outcome {
         })
     };
     let inputs = kernel.operator.inputs();
-    at_least(1, &["vote.sync"])?;
-    match kernel.layout {
-        Layout::Rows => {
+    if kernel.strategy != Strategy::SplitColumns {
+        at_least(1, &["vote.sync"])?;
+    }
+    match kernel.strategy {
+        Strategy::Rows => {
             // One before the warps' aggregates are read, one in the turns of a replay.
             at_least(2, &["bar.sync"])?;
             at_least(5, &["shfl.sync.up"])?;
@@ -156,9 +158,19 @@ fn instructions(kernel: &Kernel) -> Outcome {
             at_least(inputs, &["ld.global", ".v4"])?;
             at_least(1, &["st.global", ".v4"])?;
         }
-        Layout::Columns => {
-            // After the copies, before the aggregates are read, and in a replay.
-            at_least(3, &["bar.sync"])?;
+        Strategy::SplitRows | Strategy::SplitColumns => {
+            at_least(2, &["bar.sync"])?;
+            at_least(inputs, &["cp.async", ".shared.global", "], 16"])?;
+            at_least(2, &["cp.async.commit_group"])?;
+            // Tickets, and what is published and looked for.
+            at_least(2, &["atom.relaxed.gpu.global.add.u64"])?;
+            at_least(1, &["st.relaxed.gpu.global.b64"])?;
+            at_least(2, &["ld.relaxed.gpu.global.b64"])?;
+        }
+        Strategy::Columns => {
+            // Before the aggregates are read, and in a replay.
+            at_least(2, &["bar.sync"])?;
+            at_least(1, &["bar.warp.sync"])?;
             at_least(inputs, &["cp.async", ".shared.global", "], 16"])?;
             at_least(inputs, &["cp.async", ".shared.global", "], 4"])?;
             at_least(2, &["cp.async.commit_group"])?;
@@ -297,9 +309,9 @@ fn compile(kernel: &'static Kernel, target: &str) -> Outcome {
 
 /// The most registers that a thread of the kernel may have, says a plan that launches it.
 fn planned_registers(kernel: &'static Kernel) -> u32 {
-    let inner = match kernel.layout {
-        Layout::Rows => 1,
-        Layout::Columns => 2,
+    let inner = match kernel.strategy {
+        Strategy::Rows | Strategy::SplitRows => 1,
+        Strategy::Columns | Strategy::SplitColumns => 2,
     };
     let extents = Extents {
         outer: 1,
@@ -307,24 +319,24 @@ fn planned_registers(kernel: &'static Kernel) -> u32 {
         inner,
     };
     let limits = DeviceLimits {
+        multiprocessors: 132,
         shared_bytes_per_multiprocessor: 228 << 10,
         shared_bytes_per_block: 227 << 10,
         shared_bytes_reserved: 1 << 10,
     };
     let operation = Operation::new(kernel.operator, kernel.direction);
-    match plan(
-        operation,
-        kernel.element,
-        size_of::<f32>(),
-        extents,
-        &limits,
-    ) {
-        Some(Plan::Launch(launch)) => {
-            assert_eq!(
-                launch.kernel, kernel,
-                "the plan for its operation and layout launches it"
-            );
-            launch.registers
+    let element = ElementType {
+        name: kernel.element,
+        bytes: size_of::<f32>(),
+        carry_bytes: size_of::<f32>(),
+    };
+    let plan = PlanBuilder::new(operation, element, extents)
+        .strategy(Some(kernel.strategy))
+        .build(&limits);
+    match plan {
+        Some(Plan::Scan { launches, .. }) => {
+            assert_eq!(launches[0].kernel, kernel, "the plan launches it first");
+            launches[0].registers
         }
         other => panic!("{}: {other:?} is no launch", kernel.name),
     }

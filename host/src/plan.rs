@@ -1,21 +1,31 @@
-//! Plans: which kernel computes an operation, in which launch. A plan is inert data, made and tested without a GPU.
+//! Plans: which kernels compute an operation, in which launches. A plan is inert data, made and tested without a GPU.
 //!
 //! The rules:
 //! 1. With no elements there is nothing to do.
-//! 2. With one step, the result is the last input: a copy.
-//! 3. Where the steps of a sequence are neighbours in memory (`inner` = 1), a block scans a row
-//!    ([`Layout::Rows`]), with as many warps as the row's length can use.
-//! 4. Else a block scans a strip of neighbouring channels ([`Layout::Columns`]), with as many tiles on their way as its shared
-//!    memory can hold, up to [`columns::MAX_STAGES`].
+//! 2. With one step and nothing that enters or leaves it, the result is the last input: a copy.
+//! 3. Where the steps of a sequence are neighbours in memory (`inner` = 1), the sequences are rows, else columns.
+//! 4. A block scans a row with as many warps as the row's length can use ([`Strategy::Rows`]), or a strip of neighbouring channels
+//!    with as many tiles on their way as its shared memory can hold, up to [`columns::MAX_STAGES`] ([`Strategy::Columns`]).
+//! 5. But where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
+//!    blocks as the device has multiprocessors ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]). What either would take is
+//!    reckoned in tiles: those that a block scans one after another, twice as long where two blocks share a multiprocessor; against all
+//!    tiles divided by the multiprocessors, and some to get under way. A second launch, of the strategy for whole rows or strips, then scans those in which infinities
+//!    or NaNs were met.
+//!
+//! [`PlanBuilder::strategy`] overrides the choice. The results are the same, to the bit.
 
 use crate::operation::Operation;
 use crate::shape::Extents;
-use ptxscan_kernels::entry::{Kernel, Layout, find};
-use ptxscan_kernels::tiling::{WARP_THREADS, columns, rows};
+pub use ptxscan_kernels::arrays::Options;
+pub use ptxscan_kernels::entry::Strategy;
+use ptxscan_kernels::entry::{Kernel, find};
+use ptxscan_kernels::tiling::{WARP_THREADS, columns, look_back, rows, split_columns, split_rows};
 
 /// What a plan needs to know of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceLimits {
+    /// Multiprocessors.
+    pub multiprocessors: u32,
     /// Bytes of shared memory of a multiprocessor.
     pub shared_bytes_per_multiprocessor: u32,
     /// Bytes of shared memory that a block can ask for.
@@ -33,9 +43,27 @@ pub enum Plan {
     Copy {
         /// The input's index.
         input: usize,
+        /// The bytes of each.
+        bytes: usize,
     },
-    /// It runs a kernel.
-    Launch(Launch),
+    /// It runs kernels.
+    Scan {
+        /// The launches, one after another.
+        launches: Vec<Launch>,
+        /// Words of 64 bits of scratch memory, which are zeroed before its first use.
+        scratch_words: usize,
+    },
+}
+
+impl Plan {
+    /// Words of 64 bits of scratch memory, which are zeroed before its first use.
+    #[must_use]
+    pub fn scratch_words(&self) -> usize {
+        match self {
+            Self::Nothing | Self::Copy { .. } => 0,
+            Self::Scan { scratch_words, .. } => *scratch_words,
+        }
+    }
 }
 
 /// A launch of a kernel, but for the addresses of the arrays.
@@ -47,8 +75,9 @@ pub struct Launch {
     pub grid: (u32, u32),
     /// Threads of a block.
     pub block: u32,
-    /// Bytes of dynamic shared memory. They can be more than the kernel uses: see
-    /// [`rows::blocks_per_multiprocessor`].
+    /// Bytes of dynamic shared memory that the kernel uses.
+    pub shared_bytes_used: u32,
+    /// Bytes of dynamic shared memory to ask for. They can be more: see [`rows::blocks_per_multiprocessor`].
     pub shared_bytes: u32,
     /// The most registers that a thread may have.
     pub registers: u32,
@@ -59,66 +88,294 @@ pub struct Launch {
 /// The most blocks along x, and along y, that a launch may have.
 const GRID_LIMITS: (u64, u64) = (i32::MAX as u64, u16::MAX as u64);
 
-/// The plan for an operation on elements of the type named `element`, `element_bytes` bytes each; `None` where there is
-/// no kernel for them, or where a launch cannot have as many blocks.
-#[must_use]
-pub fn plan(
+/// The type of the elements, as plans see it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ElementType {
+    /// Its name in the table of kernels.
+    pub name: &'static str,
+    /// Bytes of an element.
+    pub bytes: usize,
+    /// Bytes of a carry.
+    pub carry_bytes: usize,
+}
+
+/// Makes a [`Plan`].
+#[derive(Clone, Copy, Debug)]
+pub struct PlanBuilder {
     operation: Operation,
-    element: &str,
-    element_bytes: usize,
+    element: ElementType,
     extents: Extents,
-    limits: &DeviceLimits,
-) -> Option<Plan> {
-    let inputs = operation.operator.inputs();
-    if extents.elements() == 0 {
-        return Some(Plan::Nothing);
+    options: Options,
+    strategy: Option<Strategy>,
+}
+
+impl PlanBuilder {
+    /// A plan for an operation on tensors of these extents.
+    #[must_use]
+    pub fn new(operation: Operation, element: ElementType, extents: Extents) -> Self {
+        Self {
+            operation,
+            element,
+            extents,
+            options: Options::default(),
+            strategy: None,
+        }
     }
-    if extents.len == 1 {
-        return Some(Plan::Copy { input: inputs - 1 });
+
+    /// With these options.
+    #[must_use]
+    pub fn options(self, options: Options) -> Self {
+        Self { options, ..self }
     }
-    let Extents { outer, len, inner } = extents;
-    let layout = if inner == 1 {
-        Layout::Rows
-    } else {
-        Layout::Columns
-    };
-    let kernel = find(operation.operator, operation.direction, layout, element)?;
-    let rows = |outer, len| {
-        let warps = rows::warps(inputs, len);
-        let needed = rows::shared_bytes(inputs, element_bytes) as u32;
-        let shared = rows::blocks_per_multiprocessor(inputs, warps)
-            .map_or(needed, |blocks| share(needed, blocks as u32, limits));
+
+    /// With this strategy, whatever the rules say.
+    #[must_use]
+    pub fn strategy(self, strategy: Option<Strategy>) -> Self {
+        Self { strategy, ..self }
+    }
+
+    /// The plan for a device; `None` where there is no kernel for it, where the device lacks the shared memory, or where a launch
+    /// cannot have as many blocks.
+    #[must_use]
+    pub fn build(&self, limits: &DeviceLimits) -> Option<Plan> {
+        if self.extents.elements() == 0 {
+            return Some(Plan::Nothing);
+        }
+        if self.extents.len == 1 && self.options == Options::default() {
+            return Some(Plan::Copy {
+                input: self.inputs() - 1,
+                bytes: self.extents.elements() * self.element.bytes,
+            });
+        }
+        let [whole, split] = self.strategies();
+        let whole_launch = |flags| match whole {
+            Strategy::Rows => self.rows(flags, limits),
+            _ => self.columns(flags, limits),
+        };
+        let split_launch = || match split {
+            Strategy::SplitRows => self.split_rows(limits),
+            _ => self.split_columns(limits),
+        };
+        let is_split = match self.strategy {
+            None => self.gains_by_splitting(limits) && split_launch().is_some(),
+            Some(strategy) if strategy == whole => false,
+            Some(strategy) if strategy == split => true,
+            Some(_) => return None,
+        };
+        Some(if is_split {
+            Plan::Scan {
+                launches: vec![split_launch()?, whole_launch(look_back::FLAGS)?],
+                scratch_words: self.scratch_words(),
+            }
+        } else {
+            Plan::Scan {
+                launches: vec![whole_launch(0)?],
+                scratch_words: 0,
+            }
+        })
+    }
+
+    /// The strategies that can scan tensors of such extents: for whole rows or strips, and for split ones.
+    #[must_use]
+    pub fn strategies(&self) -> [Strategy; 2] {
+        if self.extents.inner == 1 {
+            [Strategy::Rows, Strategy::SplitRows]
+        } else {
+            [Strategy::Columns, Strategy::SplitColumns]
+        }
+    }
+
+    /// Rule 5.
+    fn gains_by_splitting(&self, limits: &DeviceLimits) -> bool {
+        let (units, tiles) = self.units_and_tiles();
+        let multiprocessors = limits.multiprocessors.max(1) as usize;
+        let cost = if self.extents.inner == 1 {
+            ROWS_COST
+        } else {
+            COLUMNS_COST
+        };
+        let at_once = BLOCKS_PER_MULTIPROCESSOR * multiprocessors;
+        let (waves, rest) = (units / at_once, units % at_once);
+        let last = match rest {
+            0 => 0.0,
+            _ if rest > multiprocessors => BLOCKS_PER_MULTIPROCESSOR as f64,
+            _ => cost.alone,
+        };
+        let tail = if waves > 0 { cost.tail } else { 0.0 };
+        let whole = tiles as f64 * ((BLOCKS_PER_MULTIPROCESSOR * waves) as f64 + last + tail);
+        let each = (units as f64 * tiles as f64) / multiprocessors as f64;
+        cost.split * each + cost.start < whole
+    }
+
+    /// Rows or strips, and tiles of each.
+    fn units_and_tiles(&self) -> (usize, usize) {
+        let Extents { outer, len, inner } = self.extents;
+        if inner == 1 {
+            let tile = rows::tile(self.inputs(), rows::MAX_WARPS);
+            (outer, len.div_ceil(tile))
+        } else {
+            (columns::strips(outer, inner), len.div_ceil(columns::TILE))
+        }
+    }
+
+    fn inputs(&self) -> usize {
+        self.operation.operator.inputs()
+    }
+
+    fn kernel(&self, strategy: Strategy) -> Option<&'static Kernel> {
+        let Operation {
+            operator,
+            direction,
+        } = self.operation;
+        find(operator, direction, strategy, self.element.name)
+    }
+
+    /// The carries that an aggregate is made of are as many as the inputs.
+    fn aggregate_bytes(&self) -> usize {
+        self.inputs() * self.element.carry_bytes
+    }
+
+    fn scratch_words(&self) -> usize {
+        let (units, tiles) = self.units_and_tiles();
+        let channels = if self.extents.inner == 1 {
+            1
+        } else {
+            columns::CHANNELS
+        };
+        look_back::words(
+            units,
+            channels,
+            tiles,
+            self.aggregate_bytes(),
+            self.element.carry_bytes,
+        )
+    }
+
+    fn rows(&self, flags: usize, limits: &DeviceLimits) -> Option<Launch> {
+        let Extents { outer, len, .. } = self.extents;
+        let warps = rows::warps(self.inputs(), len);
+        let used = rows::shared_bytes(self.aggregate_bytes(), self.element.carry_bytes) as u32;
+        let shared = rows::blocks_per_multiprocessor(self.inputs(), warps)
+            .map_or(used, |blocks| share(used, blocks as u32, limits));
         Some(Launch {
-            kernel,
+            kernel: self.kernel(Strategy::Rows)?,
             grid: grid(outer as u64)?,
             block: (warps * WARP_THREADS) as u32,
+            shared_bytes_used: used,
             shared_bytes: shared,
             registers: rows::REGISTERS,
-            numbers: vec![outer as u64, len as u64],
+            numbers: vec![outer as u64, len as u64, flags as u64, self.options.0],
         })
-    };
-    let columns = |outer, len, inner| {
-        let shared = |stages| columns::shared_bytes(inputs, element_bytes, stages) as u32;
+    }
+
+    fn columns(&self, flags: usize, limits: &DeviceLimits) -> Option<Launch> {
+        let Extents { outer, len, inner } = self.extents;
+        let shared = |stages| {
+            let (aggregate, carry) = (self.aggregate_bytes(), self.element.carry_bytes);
+            columns::shared_bytes(self.inputs(), aggregate, carry, self.element.bytes, stages)
+                as u32
+        };
         let stages = (2..=columns::MAX_STAGES)
             .rev()
             .find(|&stages| shared(stages) <= limits.shared_bytes_per_block)?;
+        let numbers = [outer, len, inner, stages, flags].map(|number| number as u64);
         Some(Launch {
-            kernel,
+            kernel: self.kernel(Strategy::Columns)?,
             grid: grid(columns::strips(outer, inner) as u64)?,
             block: columns::THREADS as u32,
+            shared_bytes_used: shared(stages),
             shared_bytes: shared(stages),
             registers: columns::REGISTERS,
-            numbers: [outer, len, inner, stages]
-                .map(|number| number as u64)
-                .into(),
+            numbers: [&numbers[..], &[self.options.0]].concat(),
         })
-    };
-    match layout {
-        Layout::Rows => rows(outer, len),
-        Layout::Columns => columns(outer, len, inner),
     }
-    .map(Plan::Launch)
+
+    fn split_rows(&self, limits: &DeviceLimits) -> Option<Launch> {
+        let Extents { outer, len, .. } = self.extents;
+        let (aggregate, carry) = (self.aggregate_bytes(), self.element.carry_bytes);
+        self.split(
+            Strategy::SplitRows,
+            split_rows::THREADS,
+            split_rows::shared_bytes(self.inputs(), aggregate, carry, self.element.bytes),
+            split_rows::REGISTERS,
+            &[outer, len],
+            limits,
+        )
+    }
+
+    fn split_columns(&self, limits: &DeviceLimits) -> Option<Launch> {
+        let Extents { outer, len, inner } = self.extents;
+        let (aggregate, carry) = (self.aggregate_bytes(), self.element.carry_bytes);
+        self.split(
+            Strategy::SplitColumns,
+            split_columns::THREADS,
+            split_columns::shared_bytes(self.inputs(), aggregate, carry, self.element.bytes),
+            split_columns::REGISTERS,
+            &[outer, len, inner],
+            limits,
+        )
+    }
+
+    /// A launch of as many blocks as the device can run at once, or as there are tiles.
+    fn split(
+        &self,
+        strategy: Strategy,
+        threads: usize,
+        shared_bytes: usize,
+        registers: u32,
+        extents: &[usize],
+        limits: &DeviceLimits,
+    ) -> Option<Launch> {
+        let shared = shared_bytes as u32;
+        let fit = limits.shared_bytes_per_multiprocessor / (shared + limits.shared_bytes_reserved);
+        let at_once =
+            limits.multiprocessors * fit.min(split_rows::BLOCKS_PER_MULTIPROCESSOR as u32);
+        let (units, tiles) = self.units_and_tiles();
+        let blocks = units.saturating_mul(tiles).min(at_once as usize) as u32;
+        (shared <= limits.shared_bytes_per_block && blocks > 0).then_some(Launch {
+            kernel: self.kernel(strategy)?,
+            grid: (blocks, 1),
+            block: threads as u32,
+            shared_bytes_used: shared,
+            shared_bytes: shared,
+            registers,
+            numbers: extents
+                .iter()
+                .map(|&extent| extent as u64)
+                .chain([self.options.0])
+                .collect(),
+        })
+    }
 }
+
+/// Blocks for whole rows or strips that a multiprocessor can run at once.
+const BLOCKS_PER_MULTIPROCESSOR: usize = 2;
+
+/// What strategies cost, in the time that a multiprocessor takes for a tile when all of them share the memory. The figures are from an
+/// H200.
+struct Cost {
+    /// A tile of a whole row or strip, with a multiprocessor to itself.
+    alone: f64,
+    /// What the last wave of whole rows or strips waits for its slowest block, for each of its tiles.
+    tail: f64,
+    /// A tile of a split row or strip.
+    split: f64,
+    /// To get the tiles of a split scan under way.
+    start: f64,
+}
+
+const ROWS_COST: Cost = Cost {
+    alone: 0.7,
+    tail: 0.5,
+    split: 1.03,
+    start: 6.0,
+};
+const COLUMNS_COST: Cost = Cost {
+    alone: 0.95,
+    tail: 0.5,
+    split: 2.0,
+    start: 6.0,
+};
 
 /// A grid of `blocks` blocks or a few more, along x and then y.
 fn grid(blocks: u64) -> Option<(u32, u32)> {
@@ -138,22 +395,28 @@ fn share(needed: u32, blocks: u32, limits: &DeviceLimits) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::Element;
     use crate::operation::{Direction, Operator};
     use ptxscan_kernels::entry::KERNELS;
 
     const KIB: u32 = 1024;
     /// What devices say of themselves.
     const DEVICES: [(&str, DeviceLimits); 3] = [
-        ("A100, 8.0", limits(164)),
-        ("GeForce RTX 30 and 40, 8.6 and 8.9", limits(100)),
-        ("H200, 9.0", limits(228)),
+        ("A100, 8.0", limits(108, 164)),
+        ("GeForce RTX 30 and 40, 8.6 and 8.9", limits(84, 100)),
+        ("H200, 9.0", H200),
     ];
-    /// Registers of a multiprocessor.
-    const REGISTERS: u32 = 65536;
+    const H200: DeviceLimits = limits(132, 228);
+    /// Registers of a quarter of a multiprocessor.
+    const REGISTERS: u32 = 16384;
+    const F32: ElementType = ElementType {
+        name: "f32",
+        bytes: 4,
+        carry_bytes: 4,
+    };
 
-    const fn limits(shared_kib: u32) -> DeviceLimits {
+    const fn limits(multiprocessors: u32, shared_kib: u32) -> DeviceLimits {
         DeviceLimits {
+            multiprocessors,
             shared_bytes_per_multiprocessor: shared_kib * KIB,
             shared_bytes_per_block: (shared_kib - 1) * KIB,
             shared_bytes_reserved: KIB,
@@ -169,21 +432,27 @@ mod tests {
             })
     }
 
-    fn plan_f32(operation: Operation, extents: Extents, limits: &DeviceLimits) -> Option<Plan> {
-        plan(
-            operation,
-            f32::KERNEL_NAME,
-            size_of::<f32>(),
-            extents,
-            limits,
-        )
+    fn builder(operation: Operation, extents: Extents) -> PlanBuilder {
+        PlanBuilder::new(operation, F32, extents)
     }
 
-    fn launch(operation: Operation, extents: Extents, limits: &DeviceLimits) -> Launch {
-        match plan_f32(operation, extents, limits) {
-            Some(Plan::Launch(launch)) => launch,
-            other => panic!("{operation}, {extents:?}: {other:?}"),
+    /// The launches of a plan, and its scratch words.
+    fn launches(builder: PlanBuilder, limits: &DeviceLimits) -> (Vec<Launch>, usize) {
+        match builder.build(limits) {
+            Some(Plan::Scan {
+                launches,
+                scratch_words,
+            }) => (launches, scratch_words),
+            other => panic!("{builder:?}: {other:?}"),
         }
+    }
+
+    fn strategies(builder: PlanBuilder, limits: &DeviceLimits) -> Vec<Strategy> {
+        let (launches, _) = launches(builder, limits);
+        launches
+            .iter()
+            .map(|launch| launch.kernel.strategy)
+            .collect()
     }
 
     const fn extents(outer: usize, len: usize, inner: usize) -> Extents {
@@ -199,10 +468,8 @@ mod tests {
                 extents(3, 1, 0),
                 extents(0, 0, 0),
             ] {
-                assert_eq!(
-                    plan_f32(operation, extents, &DEVICES[0].1),
-                    Some(Plan::Nothing)
-                );
+                let plan = builder(operation, extents).build(&H200);
+                assert_eq!(plan, Some(Plan::Nothing));
             }
         }
     }
@@ -212,57 +479,123 @@ mod tests {
         for operation in operations() {
             let input = operation.operator.inputs() - 1;
             for extents in [extents(1, 1, 1), extents(7, 1, 1), extents(7, 1, 5)] {
-                assert_eq!(
-                    plan_f32(operation, extents, &DEVICES[0].1),
-                    Some(Plan::Copy { input })
-                );
+                let bytes = 4 * extents.elements();
+                let builder = builder(operation, extents);
+                assert_eq!(builder.build(&H200), Some(Plan::Copy { input, bytes }));
+                let with_state = builder.options(Options::FINAL);
+                assert_eq!(launches(with_state, &H200).0.len(), 1);
             }
         }
     }
 
     #[test]
-    fn neighbouring_steps_are_rows_and_others_columns() {
+    fn every_kernel_is_launched_with_what_its_parameters_are() {
         let mut reached = Vec::new();
         for operation in operations() {
-            for (extents, layout) in [
-                (extents(3, 5, 1), Layout::Rows),
-                (extents(3, 5, 2), Layout::Columns),
-            ] {
-                let launch = launch(operation, extents, &DEVICES[0].1);
-                let kernel = launch.kernel;
-                assert_eq!(kernel.layout, layout);
-                assert_eq!(
-                    (kernel.operator, kernel.direction),
-                    (operation.operator, operation.direction)
-                );
-                let passed = operation.operator.inputs() + 1 + launch.numbers.len();
-                assert_eq!(kernel.parameters.len(), passed, "{}", kernel.name);
-                let named = kernel
-                    .parameters
-                    .iter()
-                    .rev()
-                    .zip(launch.numbers.iter().rev());
-                for (&name, &number) in named {
-                    let expected = match name {
-                        "rows" | "outer" => extents.outer,
-                        "len" => extents.len,
-                        "inner" => extents.inner,
-                        "stages" => columns::MAX_STAGES,
-                        _ => panic!("{} gets a number for `{name}`", kernel.name),
-                    };
-                    assert_eq!(number, expected as u64, "{} of {}", name, kernel.name);
+            for extents in [extents(3, 70000, 1), extents(3, 5000, 2)] {
+                for strategy in builder(operation, extents).strategies() {
+                    let builder = builder(operation, extents)
+                        .options(Options::EXCLUSIVE)
+                        .strategy(Some(strategy));
+                    let (launches, _) = launches(builder, &H200);
+                    for launch in &launches {
+                        let kernel = launch.kernel;
+                        let same = (kernel.operator, kernel.direction, kernel.element);
+                        let Operation {
+                            operator,
+                            direction,
+                        } = operation;
+                        assert_eq!(same, (operator, direction, "f32"));
+                        // The inputs, the output, two arrays of states, and scratch memory.
+                        let passed = operator.inputs() + 4 + launch.numbers.len();
+                        assert_eq!(kernel.parameters.len(), passed, "{}", kernel.name);
+                        let named = kernel.parameters.iter().rev();
+                        for (&name, &number) in named.zip(launch.numbers.iter().rev()) {
+                            let expected = match name {
+                                "rows" | "outer" => extents.outer,
+                                "len" => extents.len,
+                                "inner" => extents.inner,
+                                "stages" => columns::MAX_STAGES,
+                                "flags" if launches.len() == 1 => 0,
+                                "flags" => look_back::FLAGS,
+                                "options" => Options::EXCLUSIVE.0 as usize,
+                                _ => panic!("{} gets a number for `{name}`", kernel.name),
+                            };
+                            assert_eq!(number, expected as u64, "{name} of {}", kernel.name);
+                        }
+                        reached.push(kernel.name);
+                    }
+                    assert_eq!(launches[0].kernel.strategy, strategy);
                 }
-                reached.push(kernel.name);
             }
         }
         for kernel in KERNELS {
-            assert!(
-                reached.contains(&kernel.name),
-                "no plan launches {}",
-                kernel.name
-            );
+            assert!(reached.contains(&kernel.name), "{}", kernel.name);
         }
-        assert_eq!(reached.len(), KERNELS.len());
+    }
+
+    #[test]
+    fn few_long_sequences_are_split_and_many_are_not() {
+        use Strategy::{Columns, Rows, SplitColumns, SplitRows};
+        let split_rows = vec![SplitRows, Rows];
+        let split_columns = vec![SplitColumns, Columns];
+        for operation in operations() {
+            for (extents, expected) in [
+                (extents(1, 1 << 28, 1), &split_rows),
+                (extents(50, 1 << 20, 1), &split_rows),
+                (extents(1024, 1 << 20, 1), &split_rows),
+                (extents(264, 1 << 14, 1), &vec![Rows]),
+                (extents(32768, 32768, 1), &vec![Rows]),
+                (extents(1, 4000, 1), &vec![Rows]),
+                (extents(1, 65536, 1024), &split_columns),
+                (extents(32, 4096, 256), &vec![Columns]),
+                (extents(1, 64, 64), &vec![Columns]),
+            ] {
+                let got = strategies(builder(operation, extents), &H200);
+                assert_eq!(&got, expected, "{operation}, {extents:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_strategy_can_be_asked_for_where_it_fits() {
+        use Strategy::{Columns, Rows, SplitColumns, SplitRows};
+        let (rows, columns) = (extents(5, 100, 1), extents(5, 100, 7));
+        for operation in operations() {
+            for (extents, strategy) in [
+                (rows, Rows),
+                (rows, SplitRows),
+                (columns, Columns),
+                (columns, SplitColumns),
+            ] {
+                let builder = builder(operation, extents).strategy(Some(strategy));
+                assert_eq!(strategies(builder, &H200)[0], strategy);
+            }
+            for (extents, strategy) in [
+                (rows, Columns),
+                (rows, SplitColumns),
+                (columns, Rows),
+                (columns, SplitRows),
+            ] {
+                let builder = builder(operation, extents).strategy(Some(strategy));
+                assert_eq!(builder.build(&H200), None);
+            }
+        }
+    }
+
+    #[test]
+    fn scratch_memory_is_for_split_scans_alone() {
+        for operation in operations() {
+            for extents in [extents(3, 70000, 1), extents(3, 5000, 200)] {
+                let [whole, split] = builder(operation, extents).strategies();
+                let words = |strategy| {
+                    launches(builder(operation, extents).strategy(Some(strategy)), &H200).1
+                };
+                assert_eq!(words(whole), 0);
+                let (units, tiles) = builder(operation, extents).units_and_tiles();
+                assert!(words(split) > units * tiles, "{operation}, {extents:?}");
+            }
+        }
     }
 
     #[test]
@@ -271,43 +604,33 @@ mod tests {
         let inner = [1, 2, 31, 33, 257, 4096];
         for (device, limits) in &DEVICES {
             for operation in operations() {
-                for extents in lengths
+                let all = lengths
                     .into_iter()
-                    .flat_map(|len| inner.map(|inner| extents(5, len, inner)))
-                {
-                    let launch = launch(operation, extents, limits);
-                    let context = format!("{device}: {operation}, {extents:?}: {launch:?}");
-                    assert!(
-                        launch.block.is_multiple_of(WARP_THREADS as u32),
-                        "{context}"
-                    );
-                    assert!((1..=1024).contains(&launch.block), "{context}");
-                    assert!(launch.registers * launch.block <= REGISTERS, "{context}");
-                    assert!(
-                        launch.shared_bytes <= limits.shared_bytes_per_block,
-                        "{context}"
-                    );
-                    let inputs = operation.operator.inputs();
-                    let (needed, units) = match launch.kernel.layout {
-                        Layout::Rows => {
-                            // As many warps as have something to do, and no more.
-                            let warps = launch.block as usize / WARP_THREADS;
+                    .flat_map(|len| inner.map(|inner| extents(5, len, inner)));
+                for builder in all.map(|extents| builder(operation, extents)) {
+                    let plans = builder
+                        .strategies()
+                        .map(|strategy| builder.strategy(Some(strategy)).build(limits));
+                    assert!(plans[0].is_some(), "{device}: {builder:?}");
+                    for plan in plans.into_iter().flatten() {
+                        let Plan::Scan { launches, .. } = &plan else {
+                            panic!("{device}: {plan:?}");
+                        };
+                        for launch in launches {
+                            let context = format!("{device}: {builder:?}: {launch:?}");
+                            assert!(launch.block.is_multiple_of(32), "{context}");
+                            assert!((1..=1024).contains(&launch.block), "{context}");
+                            // Warps are dealt to the quarters of a multiprocessor.
+                            let warps = (launch.block / 32).div_ceil(4);
+                            assert!(launch.registers * 32 * warps <= REGISTERS, "{context}");
+                            assert!(launch.shared_bytes_used <= launch.shared_bytes, "{context}");
                             assert!(
-                                (warps - 1) * rows::warp_items(inputs) < extents.len,
+                                launch.shared_bytes <= limits.shared_bytes_per_block,
                                 "{context}"
                             );
-                            (rows::shared_bytes(inputs, 4), extents.outer)
+                            assert!(launch.grid.0 > 0 && launch.grid.1 == 1, "{context}");
                         }
-                        Layout::Columns => {
-                            assert_eq!(launch.block as usize, columns::THREADS, "{context}");
-                            let strips = columns::strips(extents.outer, extents.inner);
-                            let stages = launch.numbers[3] as usize;
-                            assert!((2..=columns::MAX_STAGES).contains(&stages), "{context}");
-                            (columns::shared_bytes(inputs, 4, stages), strips)
-                        }
-                    };
-                    assert!(launch.shared_bytes as usize >= needed, "{context}");
-                    assert_eq!(launch.grid, (units as u32, 1), "{context}");
+                    }
                 }
             }
         }
@@ -317,7 +640,9 @@ mod tests {
     fn shared_memory_is_shared_out_where_that_is_asked_for() {
         for (device, limits) in &DEVICES {
             for len in [2, 600, 5000, 1 << 20] {
-                let launch = launch(Operation::CUMSUM, extents(5, len, 1), limits);
+                let builder = builder(Operation::CUMSUM, extents(5, len, 1));
+                let (launches, _) = launches(builder.strategy(Some(Strategy::Rows)), limits);
+                let launch = &launches[0];
                 let warps = launch.block as usize / WARP_THREADS;
                 let blocks =
                     rows::blocks_per_multiprocessor(1, warps).expect("sums share it out") as u32;
@@ -356,17 +681,20 @@ mod tests {
         assert_eq!(grid(x * y + 1), None);
         // Two steps each of more rows than a grid has blocks.
         let extents = extents((x * y) as usize + 1, 2, 1);
-        assert_eq!(plan_f32(Operation::CUMSUM, extents, &DEVICES[0].1), None);
+        let builder = builder(Operation::CUMSUM, extents).strategy(Some(Strategy::Rows));
+        assert_eq!(builder.build(&H200), None);
     }
 
     #[test]
     fn a_type_without_kernels_has_no_plan() {
         for operation in operations() {
             for inner in [1, 2] {
-                assert_eq!(
-                    plan(operation, "u128", 16, extents(2, 3, inner), &DEVICES[0].1),
-                    None
-                );
+                let element = ElementType {
+                    name: "u128",
+                    ..F32
+                };
+                let builder = PlanBuilder::new(operation, element, extents(2, 3, inner));
+                assert_eq!(builder.build(&H200), None);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The scan over the warps of a block.
 
-use crate::{monoid::Operator, tiling::WARP_THREADS, warp};
+use crate::{monoid::Action, slots::Slots, tiling::WARP_THREADS, warp};
 use cuda_std::{
-    Scalar, Shared, thread,
+    Shared, thread,
     warp::{FULL_MASK, vote_all},
 };
 
@@ -14,49 +14,14 @@ pub fn index() -> usize {
     thread::block_idx_y() as usize * thread::grid_dim_x() as usize + thread::block_idx_x() as usize
 }
 
-/// Aggregates in shared memory: an array for each element that they are made of.
-pub struct Aggregates<T> {
-    /// Where the first array begins.
-    pub slots: Shared<T>,
-    /// Aggregates in each array.
-    pub count: usize,
-}
-
-impl<T: Scalar> Aggregates<T> {
-    /// Writes aggregate `index`.
-    ///
-    /// # Safety
-    /// `index < self.count`, and no other thread accesses it on this side of a barrier.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub unsafe fn write<M, const I: usize>(&self, index: usize, aggregate: M)
-    where
-        M: Operator<I, Element = T>,
-    {
-        let elements = aggregate.elements();
-        let mut k = 0;
-        while k < I {
-            // SAFETY: index < count, so the slot lies in array k.
-            unsafe { self.slots.write(k * self.count + index, elements[k]) };
-            k += 1;
-        }
-    }
-
-    /// Reads aggregate `index`.
-    ///
-    /// # Safety
-    /// `index < self.count`, and it was written before the last barrier.
-    #[inline(always)]
-    #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub unsafe fn read<M, const I: usize>(&self, index: usize) -> M
-    where
-        M: Operator<I, Element = T>,
-    {
-        // SAFETY: index < count, so the slot lies in array k.
-        let [aggregate] = M::gather(|k| [unsafe { self.slots.read(k * self.count + index) }]);
-        aggregate
-    }
+/// The barrier at which warps of different roles meet.
+///
+/// # Safety
+/// Every warp of the block calls it equally often.
+#[inline(always)]
+pub unsafe fn meet() {
+    // SAFETY: says the caller. To the hardware it is the same barrier wherever a warp comes to it.
+    unsafe { thread::sync_threads() };
 }
 
 /// What a warp learns of the others.
@@ -73,13 +38,7 @@ pub struct Exchanged<M> {
 /// All threads of the block call it together, each warp with the aggregate of its own in all lanes.
 /// `aggregates` has a slot for each warp, and since they were last read a barrier was passed.
 #[inline(always)]
-pub unsafe fn exchange<M, const I: usize>(
-    aggregates: &Aggregates<M::Element>,
-    aggregate: M,
-) -> Exchanged<M>
-where
-    M: Operator<I>,
-{
+pub unsafe fn exchange<M: Action>(aggregates: &Slots<M>, aggregate: M) -> Exchanged<M> {
     let lane = thread::thread_idx_x() % WARP_THREADS as u32;
     let warp = thread::thread_idx_x() / WARP_THREADS as u32;
     // SAFETY: there is a slot for each warp, and one lane writes it. The barrier puts the reads after the
@@ -89,16 +48,30 @@ where
             aggregates.write(warp as usize, aggregate);
         }
         thread::sync_threads();
-        let one = if lane < thread::block_dim_x() / WARP_THREADS as u32 {
-            aggregates.read(lane as usize)
-        } else {
-            M::IDENTITY
-        };
-        let inclusive = warp::inclusive_scan(lane, one);
+        let inclusive = scan_warps(aggregates, thread::block_dim_x() / WARP_THREADS as u32);
         Exchanged {
             before: warp::below(warp, inclusive),
             total: warp::total(inclusive),
         }
+    }
+}
+
+/// The composition of the aggregates of warps 0 to `lane`, in each lane.
+///
+/// # Safety
+/// All lanes of the warp call it together. `aggregates` has a slot for each of so many `warps`, which were written before the
+/// last barrier.
+#[inline(always)]
+pub unsafe fn scan_warps<M: Action>(aggregates: &Slots<M>, warps: u32) -> M {
+    let lane = thread::thread_idx_x() % WARP_THREADS as u32;
+    // SAFETY: says the caller.
+    unsafe {
+        let one = if lane < warps {
+            aggregates.read(lane as usize, M::IDENTITY)
+        } else {
+            M::IDENTITY
+        };
+        warp::inclusive_scan(lane, one)
     }
 }
 

@@ -1,97 +1,123 @@
 //! The scan of columns: sequences whose steps lie `inner` elements apart, transposed through shared memory. The
 //! affine scan along the time axis of (batch, time, channel) is its headline.
 //!
-//! A block scans a strip of neighbouring channels, tile by tile. A tile is loaded with asynchronous copies, in
-//! which neighbouring threads copy neighbouring elements of a step; it is read back so that a thread owns
-//! consecutive steps of its channels. (A warp reads along a row of the tile: no padding is needed.) A thread composes
+//! A block scans a strip of neighbouring channels, tile by tile. A warp loads its steps of a tile with asynchronous copies, in
+//! which neighbouring lanes copy neighbouring elements of a step; it reads them back so that a lane owns
+//! consecutive steps of its channels. (A warp reads along a row of the tile: no padding is needed.) A lane composes
 //! its steps; the aggregates of a channel are composed in order over the warps; the carry of the tile becomes that of
-//! each thread, which takes it through its steps one by one, and stores them.
+//! each lane, which takes it through its steps one by one, and stores them.
 //!
 //! While a tile is scanned, the next ones are on their way to shared memory.
 //!
-//! As for [rows](crate::rows), a strip in which some thread's carry comes out infinite or NaN is scanned once more, and
+//! As for [rows](crate::rows), a strip in which some lane's carry comes out infinite or NaN is scanned once more, and
 //! this time a channel in which that happens takes the steps of the tile in serial order.
 
 use crate::{
-    block::{self, Aggregates},
-    direction::{Order, index},
-    monoid::Operator,
+    arrays::{Arrays, Options},
+    block,
+    chain::Chain,
+    direction::Order,
+    look_back::Flags,
+    monoid::{Action, Operator},
+    slots::{Slots, words},
+    strip::{Results, Steps, Strip, compose, slot},
     tiling::{
         WARP_THREADS,
         columns::{
-            CHANNELS, LANE_CHANNELS, STAGE, STEPS, THREADS, TILE, VECTOR, WARPS,
-            bytes_before_stages, strips,
+            CHANNELS, LANE_CHANNELS, STAGE, STEPS, TILE, WARPS, bytes_before_stages, strips,
         },
     },
 };
-use core::marker::PhantomData;
-use cuda_std::{Global, Shared, async_copy, shared, thread, warp};
+use cuda_std::{async_copy, shared, thread, warp};
 
 /// Scans each channel of `outer` × `len` × `inner` elements along `len`, with `stages` tiles in shared memory: one that is
-/// scanned, the others on their way.
+/// scanned, the others on their way. Where `flags` are given, only the strips that are flagged, at once in serial order.
 ///
 /// # Safety
 /// - The inputs and the output have `outer · len · inner` elements; the inputs are written, and do not overlap the
-///   output.
+///   output. The arrays of carries that the options name have `outer · inner` elements.
 /// - The grid has a block for each of the [`strips`], counted by [`block::index`]; a block
-///   is of [`THREADS`] threads.
+///   is of [`THREADS`](crate::tiling::columns::THREADS) threads.
 /// - `stages` is 2 or 3, and the launch has [`tiling::columns::shared_bytes`](crate::tiling::columns::shared_bytes) of
 ///   dynamic shared memory for them.
 #[inline(always)]
 pub unsafe fn scan_columns<M, D, const I: usize>(
-    inputs: [Global<M::Element>; I],
-    output: Global<M::Element>,
+    arrays: &Arrays<M, I>,
     outer: u64,
     len: u64,
     inner: u64,
     stages: u64,
+    flags: u64,
+    options: u64,
 ) where
     M: Operator<I>,
     D: Order,
 {
     let (outer, len, inner) = (outer as usize, len as usize, inner as usize);
+    let (stages, options) = (stages as usize, Options(options));
     let strip = block::index();
     if strip >= strips(outer, inner) {
         return;
     }
-    let stages = stages as usize;
+    let mut careful = false;
+    let flags = Flags::new(arrays.scratch, flags);
+    if let Some(flags) = &flags {
+        // SAFETY: the flags have an element for each strip, and only this block accesses the strip's.
+        if unsafe { !flags.is_raised(strip) } {
+            return;
+        }
+        careful = true;
+    }
     let lane = thread::thread_idx_x() as usize % WARP_THREADS;
     let warp = thread::thread_idx_x() as usize / WARP_THREADS;
 
     // At least 1: a division that cannot panic leaves no panic in the PTX.
     let across = inner.div_ceil(CHANNELS).max(1);
+    let (outer, channel) = (strip / across, strip % across * CHANNELS);
     let tiles = len.div_ceil(TILE);
-    // SAFETY: shared memory holds the aggregates, a carry for each channel and one for each warp, and the stages. The
+    // SAFETY: shared memory holds two sets of aggregates, a carry for each channel, a word for each warp, and the stages. The
     // strip lies in the arrays; only this block writes it. All threads of the block go through the same tiles, so that
     // they are together at each barrier and vote.
     unsafe {
-        let slots = shared::dynamic_shared_mem::<M::Element>();
-        let aggregates = Aggregates {
-            slots,
-            count: WARPS * CHANNELS,
+        let shared = shared::dynamic_shared_mem::<u32>();
+        let aggregates = |set: usize| {
+            let words = words::<M>() * WARPS * CHANNELS;
+            Slots::<M>::new(shared.add(set * words), WARPS * CHANNELS)
         };
-        let serial_carries = slots.add(I * WARPS * CHANNELS);
-        let votes = shared::dynamic_shared_mem::<u32>()
-            .add((I * WARPS + 1) * CHANNELS * size_of::<M::Element>() / size_of::<u32>());
-        let before = bytes_before_stages(I, size_of::<M::Element>()) / size_of::<M::Element>();
-        let stage = |number: usize| slots.add(before + number * I * STAGE);
+        let after_aggregates = shared.add(2 * words::<M>() * WARPS * CHANNELS);
+        let carries_of_channels = Slots::<M::Carry>::new(after_aggregates, CHANNELS);
+        let votes = after_aggregates.add(words::<M::Carry>() * CHANNELS);
+        let before = bytes_before_stages(size_of::<M>(), size_of::<M::Carry>());
+        let stage = |number: usize| {
+            shared::dynamic_shared_mem::<M::Element>()
+                .add(before / size_of::<M::Element>() + number * I * STAGE)
+        };
         let view = Strip::<M, D, I>::new(
-            &inputs,
-            output,
-            strip / across * len * inner + strip % across * CHANNELS,
+            arrays,
+            options,
+            outer * len * inner + channel,
+            channel,
             len,
             inner,
-            (inner - strip % across * CHANNELS).min(CHANNELS),
         );
-        let mut careful = false;
+        let sequence = outer * inner + channel + lane * LANE_CHANNELS;
+        let row = warp * STEPS;
         loop {
             let mut ahead = 0;
             while ahead < stages - 1 {
-                view.copy(ahead * TILE, stage(ahead));
+                view.copy(ahead * TILE + row, stage(ahead), row, lane);
                 async_copy::commit();
                 ahead += 1;
             }
             let mut carries = [M::START; LANE_CHANNELS];
+            let mut c = 0;
+            while c < LANE_CHANNELS {
+                if lane * LANE_CHANNELS + c < view.channels() {
+                    carries[c] = arrays.start(options, sequence + c);
+                }
+                c += 1;
+            }
+            let mut chains = carries.map(Chain::<M>::new);
             let mut finite = true;
             let mut current = 0;
             let mut tile = 0;
@@ -102,34 +128,32 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
                 } else {
                     async_copy::wait::<1>();
                 }
-                // After this every thread sees them, and is done with the stage and the aggregates of the tile
-                // before, which are written next.
-                thread::sync_threads();
+                // After this every lane sees them, and is done with its rows of the stage of the tile before, which are
+                // written next.
+                warp::sync_warp(warp::FULL_MASK);
                 let free = if current == 0 {
                     stages - 1
                 } else {
                     current - 1
                 };
-                view.copy((tile + stages - 1) * TILE, stage(free));
+                view.copy((tile + stages - 1) * TILE + row, stage(free), row, lane);
                 async_copy::commit();
 
-                let position = tile * TILE + warp * STEPS;
-                let steps = view.steps(position, stage(current), warp * STEPS, lane);
+                let position = tile * TILE + row;
+                let steps = view.steps(position, stage(current), row, lane);
                 current = if current == stages - 1 {
                     0
                 } else {
                     current + 1
                 };
 
+                // Aggregates of two tiles in turn: a warp may write those of the next tile while another still reads
+                // those of this one.
+                let aggregates = aggregates(tile % 2);
+                let own = compose(&steps);
                 let mut c = 0;
                 while c < LANE_CHANNELS {
-                    let mut aggregate = steps[0][c];
-                    let mut t = 1;
-                    while t < STEPS {
-                        aggregate = aggregate.then(steps[t][c]);
-                        t += 1;
-                    }
-                    aggregates.write(slot(warp, c, lane), aggregate);
+                    aggregates.write(slot(warp, c, lane), own[c]);
                     c += 1;
                 }
                 // The aggregates are read after all of them are written.
@@ -146,39 +170,63 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
                         if w == warp {
                             before = total;
                         }
-                        total = total.then(aggregates.read(slot(w, c, lane)));
+                        total = total.then(aggregates.read(slot(w, c, lane), total));
                         w += 1;
                     }
                     entering[c] = before.apply(carries[c]);
-                    after[c] = total.apply(carries[c]);
+                    chains[c].advance(tile, total);
+                    after[c] = chains[c].carry(tile + 1);
                     c += 1;
                 }
-                let mut results = results(&steps, entering);
+                let mut results = Results::new(&steps, entering, options);
                 if careful {
-                    let chosen = not_finite::<M, I>(&results[STEPS - 1], &after, slots);
+                    // In place of the aggregates, which all have read by then.
+                    let words = words::<M>() * WARPS * CHANNELS;
+                    let lasts =
+                        Slots::<M::Carry>::new(shared.add(tile % 2 * words), WARPS * CHANNELS);
+                    let chosen = not_finite::<M>(&results.last, &after, &lasts);
                     if warp::vote_any(warp::FULL_MASK, chosen.contains(&true)) {
                         replay(
                             &steps,
                             &carries,
-                            serial_carries,
+                            &carries_of_channels,
                             &chosen,
                             &mut entering,
                             &mut after,
                         );
-                        results = self::results(&steps, entering);
+                        results = Results::new(&steps, entering, options);
+                        let mut c = 0;
+                        while c < LANE_CHANNELS {
+                            if chosen[c] {
+                                chains[c] = Chain::new(after[c]);
+                            }
+                            c += 1;
+                        }
                     }
                 }
                 let mut c = 0;
                 while c < LANE_CHANNELS {
-                    finite &=
-                        M::is_finite_carry(results[STEPS - 1][c]) && M::is_finite_carry(after[c]);
+                    finite &= M::is_finite_carry(results.last[c]) & M::is_finite_carry(after[c]);
                     c += 1;
                 }
                 carries = after;
-                view.store(position, lane, results);
+                view.store(position, lane, &results.values);
                 tile += 1;
             }
             if careful || block::all(votes, finite) {
+                let mut c = 0;
+                while c < LANE_CHANNELS && warp == 0 {
+                    if options.has(Options::FINAL) && lane * LANE_CHANNELS + c < view.channels() {
+                        arrays.last.write(sequence + c, carries[c]);
+                    }
+                    c += 1;
+                }
+                if let Some(flags) = &flags
+                    && warp == 0
+                    && lane == 0
+                {
+                    flags.lower(strip);
+                }
                 break;
             }
             careful = true;
@@ -186,45 +234,18 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
     }
 }
 
-/// Takes the carries that enter the thread's steps through them.
-#[inline(always)]
-fn results<M, const I: usize>(
-    steps: &[[M; LANE_CHANNELS]; STEPS],
-    entering: [M::Element; LANE_CHANNELS],
-) -> [[M::Element; LANE_CHANNELS]; STEPS]
-where
-    M: Operator<I>,
-{
-    let mut states = entering;
-    let mut results = [states; STEPS];
-    let mut t = 0;
-    while t < STEPS {
-        let mut c = 0;
-        while c < LANE_CHANNELS {
-            states[c] = steps[t][c].apply(states[c]);
-            results[t][c] = states[c];
-            c += 1;
-        }
-        t += 1;
-    }
-    results
-}
-
 /// In which of the lane's channels some thread of the block ends with a carry that is not finite, or the tile does.
 ///
 /// # Safety
 /// All threads of the block call it together, each with the carries `last` after its steps, and those of a channel with
-/// the same carry in `after`. `slots` holds an element for each warp and channel in shared memory; other threads may
-/// have read them since the last barrier.
+/// the same carry in `after`. `slots` holds a carry for each warp and channel in shared memory; other threads may
+/// have read it since the last barrier.
 #[inline(always)]
-unsafe fn not_finite<M, const I: usize>(
-    last: &[M::Element; LANE_CHANNELS],
-    after: &[M::Element; LANE_CHANNELS],
-    slots: Shared<M::Element>,
-) -> [bool; LANE_CHANNELS]
-where
-    M: Operator<I>,
-{
+unsafe fn not_finite<M: Action>(
+    last: &[M::Carry; LANE_CHANNELS],
+    after: &[M::Carry; LANE_CHANNELS],
+    slots: &Slots<M::Carry>,
+) -> [bool; LANE_CHANNELS] {
     let lane = thread::thread_idx_x() as usize % WARP_THREADS;
     let warp = thread::thread_idx_x() as usize / WARP_THREADS;
     let mut found = [false; LANE_CHANNELS];
@@ -243,7 +264,7 @@ where
             let mut finite = M::is_finite_carry(after[c]);
             let mut w = 0;
             while w < WARPS {
-                finite &= M::is_finite_carry(slots.read(slot(w, c, lane)));
+                finite &= M::is_finite_carry(slots.read(slot(w, c, lane), after[c]));
                 w += 1;
             }
             found[c] = !finite;
@@ -253,29 +274,21 @@ where
     found
 }
 
-/// Where channel `c` of a lane has its aggregate of a warp: neighbouring lanes have neighbouring places.
-#[inline(always)]
-const fn slot(warp: usize, c: usize, lane: usize) -> usize {
-    (warp * LANE_CHANNELS + c) * WARP_THREADS + lane
-}
-
 /// Finds the carries that enter the thread's steps, and those after the tile, by taking the tile's carries through all
 /// its steps in serial order, a warp after the other; for the channels that are `chosen`.
 ///
 /// # Safety
-/// All threads of the block call it together, those of a channel with the same `carries` and `chosen`. `slots` holds an
-/// element for each channel in shared memory, last accessed before a barrier.
+/// All threads of the block call it together, those of a channel with the same `carries` and `chosen`. `slots` holds a
+/// carry for each channel in shared memory, last accessed before a barrier.
 #[inline(always)]
-unsafe fn replay<M, const I: usize>(
-    steps: &[[M; LANE_CHANNELS]; STEPS],
-    carries: &[M::Element; LANE_CHANNELS],
-    slots: Shared<M::Element>,
+unsafe fn replay<M: Action>(
+    steps: &Steps<M>,
+    carries: &[M::Carry; LANE_CHANNELS],
+    slots: &Slots<M::Carry>,
     chosen: &[bool; LANE_CHANNELS],
-    entering: &mut [M::Element; LANE_CHANNELS],
-    after: &mut [M::Element; LANE_CHANNELS],
-) where
-    M: Operator<I>,
-{
+    entering: &mut [M::Carry; LANE_CHANNELS],
+    after: &mut [M::Carry; LANE_CHANNELS],
+) {
     let lane = thread::thread_idx_x() as usize % WARP_THREADS;
     let warp = thread::thread_idx_x() as usize / WARP_THREADS;
     let mut turn = 0;
@@ -288,7 +301,7 @@ unsafe fn replay<M, const I: usize>(
                 while c < LANE_CHANNELS {
                     let mut state = carries[c];
                     if turn > 0 {
-                        state = slots.read(slot(0, c, lane));
+                        state = slots.read(slot(0, c, lane), state);
                     }
                     if chosen[c] {
                         entering[c] = state;
@@ -310,182 +323,8 @@ unsafe fn replay<M, const I: usize>(
     while c < LANE_CHANNELS {
         if chosen[c] {
             // SAFETY: the last warp wrote the slots before the last barrier.
-            after[c] = unsafe { slots.read(slot(0, c, lane)) };
+            after[c] = unsafe { slots.read(slot(0, c, lane), after[c]) };
         }
         c += 1;
-    }
-}
-
-/// Some channels of one outer index, side by side, at most [`CHANNELS`].
-struct Strip<M: Operator<I>, D, const I: usize> {
-    inputs: [Global<M::Element>; I],
-    output: Global<M::Element>,
-    len: usize,
-    inner: usize,
-    channels: usize,
-    /// Whether copies of [`VECTOR`] channels are aligned in every input.
-    aligned_inputs: bool,
-    /// Whether stores of a lane's channels at once are aligned in the output.
-    aligned_output: bool,
-    order: PhantomData<D>,
-}
-
-impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
-    /// The strip of `channels` channels that begins at element `start` of the arrays.
-    ///
-    /// # Safety
-    /// Its elements lie in the inputs, which are written, and in the output.
-    #[inline(always)]
-    unsafe fn new(
-        inputs: &[Global<M::Element>; I],
-        output: Global<M::Element>,
-        start: usize,
-        len: usize,
-        inner: usize,
-        channels: usize,
-    ) -> Self {
-        // SAFETY: the strip lies in the arrays, says the caller.
-        let output = unsafe { output.add(start) };
-        let mut strip = Self {
-            inputs: *inputs,
-            output,
-            len,
-            inner,
-            channels,
-            aligned_inputs: inner.is_multiple_of(VECTOR),
-            aligned_output: inner.is_multiple_of(LANE_CHANNELS)
-                && output.is_aligned_to::<LANE_CHANNELS>(),
-            order: PhantomData,
-        };
-        let mut k = 0;
-        while k < I {
-            // SAFETY: as above.
-            strip.inputs[k] = unsafe { inputs[k].add(start) };
-            strip.aligned_inputs &= strip.inputs[k].is_aligned_to::<VECTOR>();
-            k += 1;
-        }
-        strip
-    }
-
-    /// Starts to copy the tile at `position` to a stage: for each input, [`TILE`] rows of [`CHANNELS`] elements. What
-    /// lies outside the strip is left as it is.
-    ///
-    /// # Safety
-    /// All threads of the block call it. No thread accesses the stage until the copies are done.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn copy(&self, position: usize, stage: Shared<M::Element>) {
-        // SAFETY: the copy is done by the caller's rules.
-        unsafe {
-            if self.aligned_inputs {
-                self.copy_vectors::<VECTOR>(position, stage);
-            } else {
-                self.copy_vectors::<1>(position, stage);
-            }
-        }
-    }
-
-    /// # Safety
-    /// As [`copy`](Self::copy); vectors of `N` channels are aligned, and `N` divides `channels`.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn copy_vectors<const N: usize>(&self, position: usize, stage: Shared<M::Element>) {
-        let thread = thread::thread_idx_x() as usize;
-        let channel = thread % (CHANNELS / N) * N;
-        let mut row = thread / (CHANNELS / N);
-        while row < TILE {
-            let position = position + row;
-            if position < self.len && channel < self.channels {
-                let from = index::<D>(position, 1, self.len) * self.inner + channel;
-                let mut k = 0;
-                while k < I {
-                    // SAFETY: the position and the channels lie in the strip, the row and the channels in the stage.
-                    unsafe {
-                        let to = k * STAGE + row * CHANNELS + channel;
-                        stage.copy_async::<N>(to, self.inputs[k], from);
-                    }
-                    k += 1;
-                }
-            }
-            row += THREADS / (CHANNELS / N);
-        }
-    }
-
-    /// The steps at `position` and after of the lane's channels, from row `row` of the stage on; the identity outside
-    /// the strip.
-    ///
-    /// # Safety
-    /// The copies to the stage are done, and a barrier was passed since.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn steps(
-        &self,
-        position: usize,
-        stage: Shared<M::Element>,
-        row: usize,
-        lane: usize,
-    ) -> [[M; LANE_CHANNELS]; STEPS] {
-        let channel = lane * LANE_CHANNELS;
-        let mut steps = [[M::IDENTITY; LANE_CHANNELS]; STEPS];
-        let mut t = 0;
-        while t < STEPS {
-            if position + t < self.len {
-                let at = (row + t) * CHANNELS + channel;
-                if channel + LANE_CHANNELS <= self.channels {
-                    // SAFETY: the steps lie in the strip, so that they were copied to the stage.
-                    steps[t] = M::gather(|k| unsafe { stage.read_vector(k * STAGE + at) });
-                } else {
-                    let mut c = 0;
-                    while c < LANE_CHANNELS {
-                        if channel + c < self.channels {
-                            // SAFETY: as above.
-                            let [step] = M::gather(|k| [unsafe { stage.read(k * STAGE + at + c) }]);
-                            steps[t][c] = step;
-                        }
-                        c += 1;
-                    }
-                }
-            }
-            t += 1;
-        }
-        if position == 0 {
-            steps[0] = steps[0].map(M::as_first);
-        }
-        steps
-    }
-
-    /// Stores the results of the steps at `position` and after of the lane's channels.
-    ///
-    /// # Safety
-    /// No other thread accesses these elements of the output.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn store(
-        &self,
-        position: usize,
-        lane: usize,
-        results: [[M::Element; LANE_CHANNELS]; STEPS],
-    ) {
-        let channel = lane * LANE_CHANNELS;
-        let mut t = 0;
-        while t < STEPS {
-            if position + t < self.len {
-                let at = index::<D>(position + t, 1, self.len) * self.inner + channel;
-                if self.aligned_output && channel + LANE_CHANNELS <= self.channels {
-                    // SAFETY: the steps lie in the strip, and their address is aligned.
-                    unsafe { self.output.write_vector_streaming(at, results[t]) };
-                } else {
-                    let mut c = 0;
-                    while c < LANE_CHANNELS {
-                        if channel + c < self.channels {
-                            // SAFETY: the step lies in the strip.
-                            unsafe { self.output.write(at + c, results[t][c]) };
-                        }
-                        c += 1;
-                    }
-                }
-            }
-            t += 1;
-        }
     }
 }

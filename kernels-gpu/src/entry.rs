@@ -2,10 +2,13 @@
 //! arguments.
 
 use crate::{
+    arrays::Arrays,
     columns::scan_columns,
     direction::{Direction, Forward, Order, Reverse},
-    monoid::{Affine, Sum},
+    monoid::{Action, Affine, Sum},
     rows::scan_rows,
+    split_columns::scan_split_columns,
+    split_rows::scan_split_rows,
     tiling::rows::subtiles,
 };
 use cuda_std::{Global, kernel};
@@ -45,13 +48,20 @@ impl Operator {
     }
 }
 
-/// How a sequence lies in memory, and so which strategy scans it.
+/// How sequences are scanned. Each takes the addresses of the inputs, the output, the initial and the final carries and the
+/// scratch memory, then numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Layout {
-    /// Steps are neighbours: [`scan_rows`], with the arguments (inputs…, output, rows, len).
+pub enum Strategy {
+    /// Steps are neighbours, a block scans a row: [`scan_rows`], with the numbers (rows, len, flags, options).
     Rows,
-    /// Steps lie `inner` elements apart: [`scan_columns`], with the arguments (inputs…, output, outer, len, inner, stages).
+    /// Steps lie `inner` elements apart, a block scans a strip of channels: [`scan_columns`], with the numbers
+    /// (outer, len, inner, stages, flags, options).
     Columns,
+    /// Steps are neighbours, many blocks scan a row: [`scan_split_rows`], with the numbers (rows, len, options).
+    SplitRows,
+    /// Steps lie `inner` elements apart, many blocks scan a strip: [`scan_split_columns`], with the numbers
+    /// (outer, len, inner, options).
+    SplitColumns,
 }
 
 /// A kernel of the module.
@@ -63,73 +73,69 @@ pub struct Kernel {
     pub operator: Operator,
     /// From which end.
     pub direction: Direction,
-    /// The layout that it is for.
-    pub layout: Layout,
+    /// How it goes about it.
+    pub strategy: Strategy,
     /// The name of the elements' type.
     pub element: &'static str,
     /// Its parameters, in order. Each is 64 bits: the address of an array, or a number.
     pub parameters: &'static [&'static str],
 }
 
-/// The kernel for an operator, a direction, a layout, and a type of elements.
+/// The kernel for an operator, a direction, a strategy, and a type of elements.
 #[must_use]
 pub fn find(
     operator: Operator,
     direction: Direction,
-    layout: Layout,
+    strategy: Strategy,
     element: &str,
 ) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| {
-        (kernel.operator, kernel.direction, kernel.layout) == (operator, direction, layout)
+        (kernel.operator, kernel.direction, kernel.strategy) == (operator, direction, strategy)
             && kernel.element == element
     })
 }
 
 macro_rules! kernels {
-    ($($name:ident: $operator:ident $aggregate:ident<$element:ident> [$($input:ident)*] -> $output:ident, $order:ident, $layout:ident;)*) => {
+    ($($name:ident: $operator:ident $aggregate:ident<$element:ident> [$($input:ident)*] -> $output:ident, $order:ident, $strategy:ident;)*) => {
         /// All kernels.
         pub const KERNELS: &[Kernel] = &[$(Kernel {
             name: stringify!($name),
             operator: Operator::$operator,
             direction: <$order as Order>::DIRECTION,
-            layout: Layout::$layout,
+            strategy: Strategy::$strategy,
             element: stringify!($element),
-            parameters: kernels!(@parameters $layout $($input)* $output),
+            parameters: kernels!(@parameters $strategy $($input)* $output initial last scratch),
         }),*];
-        $(kernels!(@kernel $layout $name: $operator $aggregate<$element> [$($input)*] -> $output, $order);)*
+        $(kernels!(@kernel $strategy $name: $operator $aggregate<$element> [$($input)*] -> $output, $order);)*
     };
-    (@parameters Rows $($array:ident)*) => { &[$(stringify!($array),)* "rows", "len"] };
-    (@parameters Columns $($array:ident)*) => { &[$(stringify!($array),)* "outer", "len", "inner", "stages"] };
-    (@kernel Rows $name:ident: $operator:ident $aggregate:ident<$element:ident> [$($input:ident)*] -> $output:ident, $order:ident) => {
-        /// [`scan_rows`] of
-        #[doc = concat!("[`", stringify!($aggregate), "`], [`", stringify!($order), "`], ", stringify!($element), ".")]
+    (@parameters Rows $($array:ident)*) => { &[$(stringify!($array),)* "rows", "len", "flags", "options"] };
+    (@parameters Columns $($array:ident)*) => { &[$(stringify!($array),)* "outer", "len", "inner", "stages", "flags", "options"] };
+    (@parameters SplitRows $($array:ident)*) => { &[$(stringify!($array),)* "rows", "len", "options"] };
+    (@parameters SplitColumns $($array:ident)*) => { &[$(stringify!($array),)* "outer", "len", "inner", "options"] };
+    (@kernel Rows $($rest:tt)*) => { kernels!(@kernel scan_rows(rows len flags options) [{ subtiles(INPUTS) }] $($rest)*); };
+    (@kernel Columns $($rest:tt)*) => { kernels!(@kernel scan_columns(outer len inner stages flags options) [] $($rest)*); };
+    (@kernel SplitRows $($rest:tt)*) => { kernels!(@kernel scan_split_rows(rows len options) [{ subtiles(INPUTS) }] $($rest)*); };
+    (@kernel SplitColumns $($rest:tt)*) => { kernels!(@kernel scan_split_columns(outer len inner options) [] $($rest)*); };
+    (@kernel $body:ident($($number:ident)*) [$($subtiles:tt)?] $name:ident: $operator:ident $aggregate:ident<$element:ident> [$($input:ident)*] -> $output:ident, $order:ident) => {
+        #[doc = concat!("[`", stringify!($body), "`] of [`", stringify!($aggregate), "`], [`", stringify!($order), "`], ", stringify!($element), ".")]
         ///
         /// # Safety
-        /// As [`scan_rows`].
+        #[doc = concat!("As [`", stringify!($body), "`].")]
         #[kernel]
-        pub unsafe fn $name($($input: Global<$element>,)* $output: Global<$element>, rows: u64, len: u64) {
+        #[allow(clippy::too_many_arguments, reason = "a kernel has no other way to get them")]
+        pub unsafe fn $name(
+            $($input: Global<$element>,)*
+            $output: Global<$element>,
+            initial: Global<<$aggregate<$element> as Action>::Carry>,
+            last: Global<<$aggregate<$element> as Action>::Carry>,
+            scratch: Global<u64>,
+            $($number: u64),*
+        ) {
             const INPUTS: usize = Operator::$operator.inputs();
+            let arrays = Arrays { inputs: [$($input),*], output: $output, initial, last, scratch };
             // SAFETY: the caller's obligations are the callee's.
             unsafe {
-                scan_rows::<$aggregate<$element>, $order, INPUTS, { subtiles(INPUTS) }>(
-                    [$($input),*], $output, rows, len,
-                );
-            }
-        }
-    };
-    (@kernel Columns $name:ident: $operator:ident $aggregate:ident<$element:ident> [$($input:ident)*] -> $output:ident, $order:ident) => {
-        /// [`scan_columns`] of
-        #[doc = concat!("[`", stringify!($aggregate), "`], [`", stringify!($order), "`], ", stringify!($element), ".")]
-        ///
-        /// # Safety
-        /// As [`scan_columns`].
-        #[kernel]
-        pub unsafe fn $name($($input: Global<$element>,)* $output: Global<$element>, outer: u64, len: u64, inner: u64, stages: u64) {
-            // SAFETY: the caller's obligations are the callee's.
-            unsafe {
-                scan_columns::<$aggregate<$element>, $order, { Operator::$operator.inputs() }>(
-                    [$($input),*], $output, outer, len, inner, stages,
-                );
+                $body::<$aggregate<$element>, $order, INPUTS $(, $subtiles)?>(&arrays, $($number),*);
             }
         }
     };
@@ -137,11 +143,19 @@ macro_rules! kernels {
 
 kernels! {
     cumsum_rows_f32: Cumsum Sum<f32> [x] -> y, Forward, Rows;
-    reverse_cumsum_rows_f32: Cumsum Sum<f32> [x] -> y, Reverse, Rows;
     cumsum_columns_f32: Cumsum Sum<f32> [x] -> y, Forward, Columns;
+    cumsum_split_rows_f32: Cumsum Sum<f32> [x] -> y, Forward, SplitRows;
+    cumsum_split_columns_f32: Cumsum Sum<f32> [x] -> y, Forward, SplitColumns;
+    reverse_cumsum_rows_f32: Cumsum Sum<f32> [x] -> y, Reverse, Rows;
     reverse_cumsum_columns_f32: Cumsum Sum<f32> [x] -> y, Reverse, Columns;
+    reverse_cumsum_split_rows_f32: Cumsum Sum<f32> [x] -> y, Reverse, SplitRows;
+    reverse_cumsum_split_columns_f32: Cumsum Sum<f32> [x] -> y, Reverse, SplitColumns;
     affine_scan_rows_f32: AffineScan Affine<f32> [a b] -> h, Forward, Rows;
-    reverse_affine_scan_rows_f32: AffineScan Affine<f32> [a b] -> h, Reverse, Rows;
     affine_scan_columns_f32: AffineScan Affine<f32> [a b] -> h, Forward, Columns;
+    affine_scan_split_rows_f32: AffineScan Affine<f32> [a b] -> h, Forward, SplitRows;
+    affine_scan_split_columns_f32: AffineScan Affine<f32> [a b] -> h, Forward, SplitColumns;
+    reverse_affine_scan_rows_f32: AffineScan Affine<f32> [a b] -> h, Reverse, Rows;
     reverse_affine_scan_columns_f32: AffineScan Affine<f32> [a b] -> h, Reverse, Columns;
+    reverse_affine_scan_split_rows_f32: AffineScan Affine<f32> [a b] -> h, Reverse, SplitRows;
+    reverse_affine_scan_split_columns_f32: AffineScan Affine<f32> [a b] -> h, Reverse, SplitColumns;
 }

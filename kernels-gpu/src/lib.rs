@@ -14,12 +14,19 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
+pub mod arrays;
 pub mod block;
+pub mod chain;
 pub mod columns;
 pub mod direction;
 pub mod entry;
+pub mod look_back;
 pub mod monoid;
 pub mod rows;
+pub mod slots;
+pub mod split_columns;
+pub mod split_rows;
+pub mod strip;
 pub mod tile;
 pub mod tiling;
 pub mod warp;

@@ -21,10 +21,12 @@ pub trait Monoid: Copy {
 /// A monoid whose elements act on a carry: `f.then(g).apply(h)` is `g.apply(f.apply(h))`.
 pub trait Action: Monoid + Shuffle {
     /// What the aggregates act on, and what a scan gives at each step.
-    type Carry: Shuffle;
+    type Carry: Scalar + Shuffle;
 
-    /// The carry that enters a sequence with no initial state.
+    /// The carry that enters a sequence with no initial state: what any step changes to just the value that it brings.
     const START: Self::Carry;
+    /// The result of no steps at all, which an exclusive scan begins with.
+    const EMPTY: Self::Carry;
 
     /// The carry after the run whose aggregate this is.
     #[must_use]
@@ -41,22 +43,24 @@ pub trait Action: Monoid + Shuffle {
     fn is_finite_carry(carry: Self::Carry) -> bool;
 }
 
-/// An operator on tensors: how a step of the scan is made of `INPUTS` input elements.
-pub trait Operator<const INPUTS: usize>: Action<Carry = Self::Element> {
+/// An operator on tensors: how a step of the scan is made of `INPUTS` input elements, and an output element of a carry.
+pub trait Operator<const INPUTS: usize>: Action {
     /// The type of the tensors' elements.
-    type Element: Scalar + Shuffle;
+    type Element: Scalar;
 
     /// `N` steps from `N` elements of each input; `elements(k)` gives those of input `k`, and is called once.
     fn gather<const N: usize>(elements: impl Fn(usize) -> [Self::Element; N]) -> [Self; N];
 
-    /// The elements that the step, or an aggregate, is made of.
-    fn elements(self) -> [Self::Element; INPUTS];
+    /// The output element for a carry.
+    fn emit(carry: Self::Carry) -> Self::Element;
 }
 
 /// A floating-point type that the operators work on.
 pub trait Float: Scalar + Shuffle + GpuFloat + Add<Output = Self> {
     /// The identity of addition. It is −0: 0 + −0 is 0, so that adding +0 would change −0.
     const ADDITIVE_IDENTITY: Self;
+    /// +0.
+    const ZERO: Self;
     /// The identity of multiplication.
     const ONE: Self;
 
@@ -73,6 +77,7 @@ macro_rules! floats {
     ($($t:ident)*) => { $(
         impl Float for $t {
             const ADDITIVE_IDENTITY: Self = -0.0;
+            const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
 
             #[inline(always)]
@@ -112,6 +117,7 @@ impl<T: Shuffle> Shuffle for Sum<T> {
 impl<T: Float> Action for Sum<T> {
     type Carry = T;
     const START: T = T::ADDITIVE_IDENTITY;
+    const EMPTY: T = T::ZERO;
 
     #[inline(always)]
     fn apply(self, carry: T) -> T {
@@ -138,8 +144,8 @@ impl<T: Float> Operator<1> for Sum<T> {
     }
 
     #[inline(always)]
-    fn elements(self) -> [T; 1] {
-        [self.0]
+    fn emit(carry: T) -> T {
+        carry
     }
 }
 
@@ -180,6 +186,7 @@ impl<T: Shuffle> Shuffle for Affine<T> {
 impl<T: Float> Action for Affine<T> {
     type Carry = T;
     const START: T = T::ADDITIVE_IDENTITY;
+    const EMPTY: T = T::ZERO;
 
     #[inline(always)]
     fn apply(self, carry: T) -> T {
@@ -210,8 +217,8 @@ impl<T: Float> Operator<2> for Affine<T> {
     }
 
     #[inline(always)]
-    fn elements(self) -> [T; 2] {
-        [self.a, self.b]
+    fn emit(carry: T) -> T {
+        carry
     }
 }
 

@@ -18,9 +18,13 @@
 //! not finite stays so.
 
 use crate::{
-    block::{self, Aggregates},
+    arrays::{Arrays, Options},
+    block,
+    chain::Chain,
     direction::Order,
-    monoid::Operator,
+    look_back::Flags,
+    monoid::{Action, Operator},
+    slots::{Slots, words},
     tile::{Items, Row},
     tiling::{
         WARP_THREADS,
@@ -28,29 +32,40 @@ use crate::{
     },
     warp,
 };
-use cuda_std::{Global, Shared, shared, thread, warp::FULL_MASK, warp::shuffle_idx};
+use cuda_std::{shared, thread, warp::FULL_MASK, warp::shuffle_idx};
 
-/// Scans each of `rows` rows of `len` steps.
+/// Scans each of `rows` rows of `len` steps; where `flags` are given, only those that are flagged, at once in serial order.
 ///
 /// # Safety
-/// - The inputs and the output have `rows · len` elements; the inputs are written, and do not overlap the output.
+/// - The inputs and the output have `rows · len` elements; the inputs are written, and do not overlap the output. The
+///   arrays of carries that the options name have `rows` elements.
 /// - The grid has a block for each row, counted by [`block::index`]; a block is of
 ///   [`tiling::rows::warps`](crate::tiling::rows::warps) warps.
 /// - It has [`tiling::rows::shared_bytes`](crate::tiling::rows::shared_bytes) of dynamic shared memory.
 #[inline(always)]
 pub unsafe fn scan_rows<M, D, const I: usize, const K: usize>(
-    inputs: [Global<M::Element>; I],
-    output: Global<M::Element>,
+    arrays: &Arrays<M, I>,
     rows: u64,
     len: u64,
+    flags: u64,
+    options: u64,
 ) where
     M: Operator<I>,
     D: Order,
 {
-    let (rows, len) = (rows as usize, len as usize);
+    let (rows, len, options) = (rows as usize, len as usize, Options(options));
     let row = block::index();
     if row >= rows {
         return;
+    }
+    let mut careful = false;
+    let flags = Flags::new(arrays.scratch, flags);
+    if let Some(flags) = &flags {
+        // SAFETY: the flags have an element for each row, and only this block accesses the row's.
+        if unsafe { !flags.is_raised(row) } {
+            return;
+        }
+        careful = true;
     }
     let lane = thread::thread_idx_x() as usize % WARP_THREADS;
     let warp = thread::thread_idx_x() as usize / WARP_THREADS;
@@ -60,7 +75,7 @@ pub unsafe fn scan_rows<M, D, const I: usize, const K: usize>(
 
     // Aggregates of two tiles in turn: a warp may write those of the next tile while another still reads those
     // of this one. It cannot be two tiles ahead, since the exchange of the tile between has a barrier.
-    let slots = shared::dynamic_shared_mem::<M::Element>();
+    let shared = shared::dynamic_shared_mem::<u32>();
     let mut set = 0;
 
     // SAFETY: the row lies in the arrays; only this block writes it. A position is a multiple of VECTOR, and `whole`
@@ -68,14 +83,15 @@ pub unsafe fn scan_rows<M, D, const I: usize, const K: usize>(
     // carry, and a word for each warp. All threads of the
     // block go through the same tiles, so that they are together at each barrier, shuffle and vote.
     unsafe {
-        let serial_carry = slots.add(2 * I * MAX_WARPS);
-        let votes = shared::dynamic_shared_mem::<u32>()
-            .add((2 * I * MAX_WARPS + 1) * size_of::<M::Element>() / size_of::<u32>());
-        let view = Row::<M, D, I>::new(&inputs, output, row * len, len);
-        let mut careful = false;
+        let after_aggregates = shared.add(2 * MAX_WARPS * words::<M>());
+        let serial_carry = Slots::new(after_aggregates, 1);
+        let votes = after_aggregates.add(words::<M::Carry>());
+        let view = Row::<M, D, I>::new(arrays, options, row * len, len);
         loop {
-            let mut carry = M::START;
+            let mut carry = arrays.start(options, row);
+            let mut chain = Chain::<M>::new(carry);
             let mut finite = true;
+            let mut number = 0;
             let mut start = 0;
             let mut next = view.load::<K>(offset, view.is_whole(tile));
             while start < len {
@@ -86,35 +102,38 @@ pub unsafe fn scan_rows<M, D, const I: usize, const K: usize>(
                 }
 
                 let scanned = scan_warp(lane as u32, &items);
-                let aggregates = Aggregates {
-                    slots: slots.add(set * I * MAX_WARPS),
-                    count: MAX_WARPS,
-                };
+                let aggregates = Slots::new(shared.add(set * MAX_WARPS * words::<M>()), MAX_WARPS);
                 set ^= 1;
                 let exchanged = block::exchange(&aggregates, scanned.aggregate);
                 let carries = scanned.carries(exchanged.before.apply(carry));
-                let mut results = results(&items, carries);
-                let mut after = exchanged.total.apply(carry);
+                let mut results = Results::new(&items, carries, options);
+                chain.advance(number, exchanged.total);
+                number += 1;
+                let mut after = chain.carry(number);
 
-                let mut ends_finite = M::is_finite_carry(after);
-                let mut k = 0;
-                while k < K {
-                    ends_finite &= M::is_finite_carry(results[k][VECTOR - 1]);
-                    k += 1;
-                }
+                let ends_finite = M::is_finite_carry(after) & results.finite;
                 finite &= ends_finite;
                 if careful && !block::all(votes, ends_finite) {
                     // Loaded once more, so as not to hold registers all the time.
                     let items = view.load::<K>(start + offset, view.is_whole(end));
-                    let (carries, serial) = replay(&items, carry, serial_carry);
-                    results = self::results(&items, carries);
+                    let (carries, serial) = replay(&items, carry, &serial_carry);
+                    results = Results::new(&items, carries, options);
                     after = serial;
+                    chain = Chain::new(after);
                 }
                 carry = after;
-                view.store(start + offset, view.is_whole(end), results);
+                view.store(start + offset, view.is_whole(end), results.values);
                 start = end;
             }
             if careful || block::all(votes, finite) {
+                if warp == 0 && lane == 0 {
+                    if options.has(Options::FINAL) {
+                        arrays.last.write(row, carry);
+                    }
+                    if let Some(flags) = &flags {
+                        flags.lower(row);
+                    }
+                }
                 break;
             }
             careful = true;
@@ -123,30 +142,24 @@ pub unsafe fn scan_rows<M, D, const I: usize, const K: usize>(
 }
 
 /// The aggregates of a warp's items.
-struct ScannedWarp<M, const K: usize> {
+#[derive(Clone, Copy)]
+pub(crate) struct ScannedWarp<M, const K: usize> {
     /// For each subtile, that of the lanes below this one.
-    lanes: [M; K],
+    pub(crate) lanes: [M; K],
     /// That of each subtile.
-    subtiles: [M; K],
+    pub(crate) subtiles: [M; K],
     /// That of all the warp's items.
-    aggregate: M,
+    pub(crate) aggregate: M,
 }
 
 /// # Safety
 /// All lanes of the warp call it together; `lane` is the caller's.
 #[inline(always)]
-unsafe fn scan_warp<M, const I: usize, const K: usize>(
+pub(crate) unsafe fn scan_warp<M: Action, const K: usize>(
     lane: u32,
     items: &Items<M, K>,
-) -> ScannedWarp<M, K>
-where
-    M: Operator<I>,
-{
-    let mut scanned = ScannedWarp {
-        lanes: [M::IDENTITY; K],
-        subtiles: [M::IDENTITY; K],
-        aggregate: M::IDENTITY,
-    };
+) -> ScannedWarp<M, K> {
+    let mut scanned = ScannedWarp::EMPTY;
     let mut k = 0;
     while k < K {
         let mut own = items[k][0];
@@ -171,13 +184,17 @@ where
     scanned
 }
 
-impl<M, const K: usize> ScannedWarp<M, K> {
+impl<M: Action, const K: usize> ScannedWarp<M, K> {
+    /// That of no items.
+    pub(crate) const EMPTY: Self = Self {
+        lanes: [M::IDENTITY; K],
+        subtiles: [M::IDENTITY; K],
+        aggregate: M::IDENTITY,
+    };
+
     /// The carry that enters each of the lane's vectors, from the one that enters the warp.
     #[inline(always)]
-    fn carries<const I: usize>(&self, warp_carry: M::Element) -> [M::Element; K]
-    where
-        M: Operator<I>,
-    {
+    pub(crate) fn carries(&self, warp_carry: M::Carry) -> [M::Carry; K] {
         let mut subtile_carry = warp_carry;
         let mut carries = [warp_carry; K];
         let mut k = 0;
@@ -197,14 +214,11 @@ impl<M, const K: usize> ScannedWarp<M, K> {
 /// All threads of the block call it together, with the same `carry`. `slot` is a place in shared memory that was
 /// last accessed before a barrier.
 #[inline(always)]
-unsafe fn replay<M, const I: usize, const K: usize>(
+unsafe fn replay<M: Action, const K: usize>(
     items: &Items<M, K>,
-    carry: M::Element,
-    slot: Shared<M::Element>,
-) -> ([M::Element; K], M::Element)
-where
-    M: Operator<I>,
-{
+    carry: M::Carry,
+    slot: &Slots<M::Carry>,
+) -> ([M::Carry; K], M::Carry) {
     let lane = thread::thread_idx_x() % WARP_THREADS as u32;
     let warp = thread::thread_idx_x() / WARP_THREADS as u32;
     let warps = thread::block_dim_x() / WARP_THREADS as u32;
@@ -221,7 +235,7 @@ where
                 let mut state = carry;
                 if turn > 0 {
                     if lane == 0 {
-                        state = slot.read(0);
+                        state = slot.read(0, state);
                     }
                     state = shuffle_idx(FULL_MASK, state, 0);
                 }
@@ -251,29 +265,46 @@ where
         turn += 1;
     }
     // SAFETY: the last warp wrote the slot before the last barrier.
-    (carries, unsafe { slot.read(0) })
+    (carries, unsafe { slot.read(0, carry) })
 }
 
-/// Takes the carry of each vector through its steps.
-#[inline(always)]
-fn results<M, const I: usize, const K: usize>(
-    items: &Items<M, K>,
-    carries: [M::Element; K],
-) -> Items<M::Element, K>
-where
-    M: Operator<I>,
-{
-    let mut results = [[M::START; VECTOR]; K];
-    let mut k = 0;
-    while k < K {
-        let mut carry = carries[k];
-        let mut j = 0;
-        while j < VECTOR {
-            carry = items[k][j].apply(carry);
-            results[k][j] = carry;
-            j += 1;
+/// What a lane's vectors become.
+pub(crate) struct Results<C, const K: usize> {
+    /// The carry after each step, or before it where the scan is exclusive.
+    pub(crate) values: Items<C, K>,
+    /// Whether each vector ends with a finite carry.
+    pub(crate) finite: bool,
+}
+
+impl<C: Copy, const K: usize> Results<C, K> {
+    /// Takes the carry of each vector through its steps.
+    #[inline(always)]
+    pub(crate) fn new<M: Action<Carry = C>>(
+        items: &Items<M, K>,
+        carries: [C; K],
+        options: Options,
+    ) -> Self {
+        let mut results = Self {
+            values: [[M::START; VECTOR]; K],
+            finite: true,
+        };
+        let mut k = 0;
+        while k < K {
+            let mut carry = carries[k];
+            let mut j = 0;
+            while j < VECTOR {
+                let after = items[k][j].apply(carry);
+                results.values[k][j] = if options.has(Options::EXCLUSIVE) {
+                    carry
+                } else {
+                    after
+                };
+                carry = after;
+                j += 1;
+            }
+            results.finite &= M::is_finite_carry(carry);
+            k += 1;
         }
-        k += 1;
+        results
     }
-    results
 }

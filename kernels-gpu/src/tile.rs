@@ -1,12 +1,13 @@
 //! A lane's part of a tile of a row: guarded, vectorised loads and stores. The padding is the identity.
 
 use crate::{
+    arrays::{Arrays, Options},
     direction::{Direction, Order, first_of, index, order},
     monoid::Operator,
     tiling::rows::{SUBTILE, VECTOR},
 };
 use core::marker::PhantomData;
-use cuda_std::Global;
+use cuda_std::{Global, Shared};
 
 /// What a lane holds of a tile: the vectors of `K` subtiles.
 pub type Items<S, const K: usize> = [[S; VECTOR]; K];
@@ -19,6 +20,8 @@ pub struct Row<M: Operator<I>, D, const I: usize> {
     len: usize,
     /// Whether the vectors that begin at multiples of [`VECTOR`] positions are aligned in every array.
     aligned: bool,
+    /// Whether nothing enters the row.
+    fresh: bool,
     order: PhantomData<D>,
 }
 
@@ -29,12 +32,8 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
     /// Elements `start .. start + len` lie in the inputs, which are written, and in the output.
     #[inline(always)]
     #[must_use]
-    pub unsafe fn new(
-        inputs: &[Global<M::Element>; I],
-        output: Global<M::Element>,
-        start: usize,
-        len: usize,
-    ) -> Self {
+    pub unsafe fn new(arrays: &Arrays<M, I>, options: Options, start: usize, len: usize) -> Self {
+        let Arrays { inputs, output, .. } = arrays;
         // The vectors are counted from the end of the row in memory at which the scan begins.
         let begin = start + index::<D>(0, 0, len);
         // SAFETY: the row lies in the arrays, says the caller, and `begin` is one of its ends.
@@ -44,6 +43,7 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
                 output: output.add(start),
                 len,
                 aligned: output.add(begin).is_aligned_to::<VECTOR>(),
+                fresh: !options.has(Options::INITIAL),
                 order: PhantomData,
             };
             let mut i = 0;
@@ -54,6 +54,24 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
             }
             row
         }
+    }
+
+    /// As [`new`](Self::new), where it is known already whether the vectors are aligned.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn with_alignment(
+        arrays: &Arrays<M, I>,
+        options: Options,
+        start: usize,
+        len: usize,
+        aligned: bool,
+    ) -> Self {
+        // SAFETY: says the caller.
+        let row = unsafe { Self::new(arrays, options, start, len) };
+        Self { aligned, ..row }
     }
 
     /// Whether every access to the steps before position `end` can be of whole vectors.
@@ -110,9 +128,115 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
                 k += 1;
             }
         }
-        if position == 0 {
+        self.begin(position, &mut items);
+        items
+    }
+
+    /// Makes the first step of the row one that no carry enters, where none does.
+    #[inline(always)]
+    fn begin<const K: usize>(&self, position: usize, items: &mut Items<M, K>) {
+        if position == 0 && self.fresh {
             items[0][0] = items[0][0].as_first();
         }
+    }
+
+    /// Starts to copy the items whose first vector is at `position` to shared memory, where the lane's vector `k` of input `i`
+    /// begins at element `slot + (i · K + k) · stride`, in memory order. What lies outside the row is left as it is.
+    ///
+    /// # Safety
+    /// As [`load`](Self::load) and [`Shared::copy_async`]. The lane's vectors in shared memory are aligned.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn copy<const K: usize>(
+        &self,
+        position: usize,
+        whole: bool,
+        stage: Shared<M::Element>,
+        slot: usize,
+        stride: usize,
+    ) {
+        let (first, valid) = self.guard(position);
+        // SAFETY: the vectors of a whole tile lie in the row and are aligned; an item that is valid lies in the row.
+        unsafe {
+            if whole {
+                let mut k = 0;
+                while k < K {
+                    let at = first_of::<D>(first, k * SUBTILE, VECTOR);
+                    let mut i = 0;
+                    while i < I {
+                        let to = slot + (i * K + k) * stride;
+                        stage.copy_async::<VECTOR>(to, self.inputs[i], at);
+                        i += 1;
+                    }
+                    k += 1;
+                }
+            } else {
+                let mut k = 0;
+                while k < K {
+                    let mut j = 0;
+                    while j < VECTOR {
+                        let ahead = k * SUBTILE + j;
+                        if (ahead as u32) < valid {
+                            let at = first_of::<D>(first, ahead, 1);
+                            let mut i = 0;
+                            while i < I {
+                                let to = slot + (i * K + k) * stride + index::<D>(j, 1, VECTOR);
+                                stage.write(to, self.inputs[i].read(at));
+                                i += 1;
+                            }
+                        }
+                        j += 1;
+                    }
+                    k += 1;
+                }
+            }
+        }
+    }
+
+    /// The items that [`copy`](Self::copy) brought to shared memory.
+    ///
+    /// # Safety
+    /// As [`copy`](Self::copy), which this thread called with the same arguments, and whose copies are done.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn copied<const K: usize>(
+        &self,
+        position: usize,
+        whole: bool,
+        stage: Shared<M::Element>,
+        slot: usize,
+        stride: usize,
+    ) -> Items<M, K> {
+        let mut items = [[M::IDENTITY; VECTOR]; K];
+        let (_, valid) = self.guard(position);
+        // SAFETY: what is read was copied.
+        unsafe {
+            if whole {
+                let mut k = 0;
+                while k < K {
+                    let vectors =
+                        M::gather(|i| stage.read_vector::<VECTOR>(slot + (i * K + k) * stride));
+                    items[k] = order::<D, _, VECTOR>(vectors);
+                    k += 1;
+                }
+            } else {
+                let mut k = 0;
+                while k < K {
+                    let mut j = 0;
+                    while j < VECTOR {
+                        if ((k * SUBTILE + j) as u32) < valid {
+                            let at = slot + k * stride + index::<D>(j, 1, VECTOR);
+                            let [item] = M::gather(|i| [stage.read(at + i * K * stride)]);
+                            items[k][j] = item;
+                        }
+                        j += 1;
+                    }
+                    k += 1;
+                }
+            }
+        }
+        self.begin(position, &mut items);
         items
     }
 
@@ -125,29 +249,34 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
         &self,
         position: usize,
         whole: bool,
-        results: Items<M::Element, K>,
+        results: Items<M::Carry, K>,
     ) {
         let (first, valid) = self.guard(position);
-        let mut k = 0;
-        while k < K {
+        // SAFETY: as for `load`.
+        unsafe {
             if whole {
-                let at = first_of::<D>(first, k * SUBTILE, VECTOR);
-                let vector = order::<D, _, VECTOR>(results[k]);
-                // SAFETY: the vector lies in the row and is aligned, since the items are whole.
-                unsafe { self.output.write_vector_streaming(at, vector) };
+                let mut k = 0;
+                while k < K {
+                    let at = first_of::<D>(first, k * SUBTILE, VECTOR);
+                    let vector = order::<D, _, VECTOR>(results[k].map(M::emit));
+                    self.output.write_vector_streaming(at, vector);
+                    k += 1;
+                }
             } else {
-                let mut j = 0;
-                while j < VECTOR {
-                    let ahead = k * SUBTILE + j;
-                    if (ahead as u32) < valid {
-                        let at = first_of::<D>(first, ahead, 1);
-                        // SAFETY: the item lies in the row, since it is valid.
-                        unsafe { self.output.write(at, results[k][j]) };
+                let mut k = 0;
+                while k < K {
+                    let mut j = 0;
+                    while j < VECTOR {
+                        let ahead = k * SUBTILE + j;
+                        if (ahead as u32) < valid {
+                            let at = first_of::<D>(first, ahead, 1);
+                            self.output.write(at, M::emit(results[k][j]));
+                        }
+                        j += 1;
                     }
-                    j += 1;
+                    k += 1;
                 }
             }
-            k += 1;
         }
     }
 }

@@ -6,6 +6,16 @@
 
 /// Lanes of a warp.
 pub const WARP_THREADS: usize = 32;
+/// Tiles of a group: see [`chain`](crate::chain).
+pub const GROUP: usize = 16;
+/// The most registers of each thread of so many warps on a multiprocessor. It has four parts of 16384 registers each, to which
+/// warps are dealt in turn; a warp gets them by the 256.
+const fn registers(warps: usize) -> u32 {
+    (16384 / warps.div_ceil(4) / 256 * 256 / WARP_THREADS) as u32
+}
+
+/// Bytes of the widest access.
+pub const ACCESS_BYTES: usize = 16;
 
 /// The tiling of [`scan_rows`](crate::rows::scan_rows): sequences whose steps are neighbours in memory.
 ///
@@ -62,10 +72,17 @@ pub mod rows {
         }
     }
 
-    /// Bytes of shared memory: for each warp two aggregates of `inputs` elements each, a carry, and for each warp a word.
+    /// Steps in a tile of a block with so many warps.
     #[must_use]
-    pub const fn shared_bytes(inputs: usize, element_bytes: usize) -> usize {
-        (2 * inputs * MAX_WARPS + 1) * element_bytes + MAX_WARPS * size_of::<u32>()
+    pub const fn tile(inputs: usize, warps: usize) -> usize {
+        warps * warp_items(inputs)
+    }
+
+    /// Bytes of shared memory, given those of an aggregate and of a carry: for each warp two aggregates, a carry, and for each
+    /// warp a word.
+    #[must_use]
+    pub const fn shared_bytes(aggregate_bytes: usize, carry_bytes: usize) -> usize {
+        2 * MAX_WARPS * aggregate_bytes + carry_bytes + MAX_WARPS * size_of::<u32>()
     }
 }
 
@@ -76,7 +93,7 @@ pub mod rows {
 /// with one, a row of a strip is 128 bytes of f32, and the memory serves such short pieces less well. A tile is
 /// [`TILE`](columns::TILE) steps of the strip; a thread owns [`STEPS`](columns::STEPS) consecutive ones of a channel.
 pub mod columns {
-    use super::WARP_THREADS;
+    use super::{ACCESS_BYTES, WARP_THREADS};
 
     /// Neighbouring channels that a lane owns.
     pub const LANE_CHANNELS: usize = 2;
@@ -105,12 +122,12 @@ pub mod columns {
     /// Elements of one input in a stage.
     pub const STAGE: usize = TILE * CHANNELS;
 
-    /// Bytes of shared memory before the stages: an aggregate of each warp and channel, a carry of each channel, and a word
-    /// for each warp; as many as keep the stages aligned.
+    /// Bytes of shared memory before the stages, given those of an aggregate and of a carry: two aggregates of each warp and
+    /// channel, a carry of each channel, and a word for each warp; as many as keep the stages aligned.
     #[must_use]
-    pub const fn bytes_before_stages(inputs: usize, element_bytes: usize) -> usize {
-        let elements = (inputs * WARPS + 1) * CHANNELS * element_bytes;
-        (elements + WARPS * size_of::<u32>()).next_multiple_of(VECTOR * element_bytes)
+    pub const fn bytes_before_stages(aggregate_bytes: usize, carry_bytes: usize) -> usize {
+        let values = (2 * aggregate_bytes * WARPS + carry_bytes) * CHANNELS;
+        (values + WARPS * size_of::<u32>()).next_multiple_of(ACCESS_BYTES)
     }
 
     const _: () = assert!((STAGE / VECTOR).is_multiple_of(THREADS));
@@ -121,9 +138,138 @@ pub mod columns {
         outer * inner.div_ceil(CHANNELS)
     }
 
-    /// Bytes of shared memory in all.
+    /// Bytes of shared memory in all, given those of an aggregate, of a carry and of an element.
     #[must_use]
-    pub const fn shared_bytes(inputs: usize, element_bytes: usize, stages: usize) -> usize {
-        bytes_before_stages(inputs, element_bytes) + stages * inputs * STAGE * element_bytes
+    pub const fn shared_bytes(
+        inputs: usize,
+        aggregate_bytes: usize,
+        carry_bytes: usize,
+        element_bytes: usize,
+        stages: usize,
+    ) -> usize {
+        bytes_before_stages(aggregate_bytes, carry_bytes) + stages * inputs * STAGE * element_bytes
+    }
+}
+
+/// What split scans have in common: see [`look_back`](crate::look_back).
+pub mod look_back {
+    use super::GROUP;
+
+    /// Tiles that a block composes between publishing the aggregate of one and needing what enters it: time for the aggregates of the
+    /// tiles before to get there, while the memory is busy.
+    pub const LAG: u32 = 3;
+    /// Tiles on their way, besides the one that is waited for. More are not faster, and make others wait.
+    pub const AHEAD: u32 = 1;
+    /// Tiles in shared memory: those that lag, one that is composed, and those ahead.
+    pub const STAGES: u32 = LAG + 1 + AHEAD;
+    /// Turns in which what is kept of a tile is needed, at most; a power of two, so that a turn's place is found with a mask.
+    pub const RING: u32 = (LAG + 3).next_power_of_two();
+    /// Tickets that a block holds at once: one for each stage, one of a tile that is stored, and two of those that come next.
+    pub const PLACES: u32 = (STAGES + 3).next_power_of_two();
+    /// Words of shared memory for a ticket's tile.
+    pub const PLACE_WORDS: usize = 8;
+    /// Bytes of the tickets.
+    pub const PLACES_BYTES: usize = PLACES as usize * PLACE_WORDS * size_of::<u32>();
+    /// Aggregates that a lane asks for at once.
+    pub const SPAN: usize = 5;
+    /// Aggregates that a warp asks for at once.
+    pub const WINDOW: usize = SPAN * super::WARP_THREADS;
+
+    /// The word of the scratch memory that counts the tickets taken.
+    pub const TICKET: usize = 0;
+    /// The word that counts the blocks that are done.
+    pub const FINISHED: usize = 16;
+    /// The word that counts the runs.
+    pub const RUNS: usize = 32;
+    /// The first of the flags, a word for each row or strip.
+    pub const FLAGS: usize = 48;
+
+    /// Words of scratch memory for so many rows or strips of so many channels, of so many tiles each.
+    #[must_use]
+    pub const fn words(
+        units: usize,
+        channels: usize,
+        tiles: usize,
+        aggregate_bytes: usize,
+        carry_bytes: usize,
+    ) -> usize {
+        let groups = tiles.div_ceil(GROUP);
+        let bytes = (tiles + groups) * aggregate_bytes + groups * carry_bytes;
+        FLAGS + units + units * channels * (bytes / size_of::<u32>())
+    }
+}
+
+/// The tiling of [`scan_split_rows`](crate::split_rows::scan_split_rows): tiles as those of [`rows`], with two warps more, which publish and
+/// look back.
+pub mod split_rows {
+    use super::{ACCESS_BYTES, WARP_THREADS, look_back, registers, rows};
+
+    /// Threads of a block.
+    pub const THREADS: usize = (rows::MAX_WARPS + 2) * WARP_THREADS;
+    /// Blocks that a multiprocessor can run at once.
+    pub const BLOCKS_PER_MULTIPROCESSOR: usize = 1;
+    /// The most registers that a thread may have, so that as many blocks fit.
+    pub const REGISTERS: u32 = registers(BLOCKS_PER_MULTIPROCESSOR * THREADS / WARP_THREADS);
+
+    /// Bytes of shared memory before the stages: the tickets, the aggregates of other tiles, those of the subtiles and of the warps
+    /// of the tiles that lag and of some more, and two carries for each warp.
+    #[must_use]
+    pub const fn bytes_before_stages(
+        inputs: usize,
+        aggregate_bytes: usize,
+        carry_bytes: usize,
+    ) -> usize {
+        let subtiles = rows::MAX_WARPS * rows::subtiles(inputs);
+        let aggregates =
+            2 * look_back::WINDOW + look_back::RING as usize * (subtiles + rows::MAX_WARPS + 1);
+        let values = aggregates * aggregate_bytes + 2 * rows::MAX_WARPS * carry_bytes;
+        (look_back::PLACES_BYTES + values).next_multiple_of(ACCESS_BYTES)
+    }
+
+    /// Bytes of shared memory in all, given those of an aggregate, of a carry and of an element.
+    #[must_use]
+    pub const fn shared_bytes(
+        inputs: usize,
+        aggregate_bytes: usize,
+        carry_bytes: usize,
+        element_bytes: usize,
+    ) -> usize {
+        let stage = inputs * rows::tile(inputs, rows::MAX_WARPS) * element_bytes;
+        bytes_before_stages(inputs, aggregate_bytes, carry_bytes)
+            + look_back::STAGES as usize * stage
+    }
+}
+
+/// The tiling of [`scan_split_columns`](crate::split_columns::scan_split_columns): tiles as those of [`columns`], with a thread
+/// more for each channel, which looks back.
+pub mod split_columns {
+    use super::{ACCESS_BYTES, WARP_THREADS, columns, look_back, registers};
+
+    /// Tiles in shared memory: one that is stored, two that were composed, the others on their way.
+    pub const STAGES: u32 = 6;
+    /// Threads of a block.
+    pub const THREADS: usize = columns::THREADS + columns::CHANNELS;
+    /// Blocks that a multiprocessor can run at once.
+    pub const BLOCKS_PER_MULTIPROCESSOR: usize = 1;
+    /// The most registers that a thread may have, so that as many blocks fit.
+    pub const REGISTERS: u32 = registers(BLOCKS_PER_MULTIPROCESSOR * THREADS / WARP_THREADS);
+
+    /// Bytes of shared memory before the stages: the tickets, and for each warp and channel two aggregates and two carries.
+    #[must_use]
+    pub const fn bytes_before_stages(aggregate_bytes: usize, carry_bytes: usize) -> usize {
+        let values = columns::WARPS * columns::CHANNELS * (3 * aggregate_bytes + 2 * carry_bytes);
+        (look_back::PLACES_BYTES + values).next_multiple_of(ACCESS_BYTES)
+    }
+
+    /// Bytes of shared memory in all, given those of an aggregate, of a carry and of an element.
+    #[must_use]
+    pub const fn shared_bytes(
+        inputs: usize,
+        aggregate_bytes: usize,
+        carry_bytes: usize,
+        element_bytes: usize,
+    ) -> usize {
+        let stage = inputs * columns::STAGE * element_bytes;
+        bytes_before_stages(aggregate_bytes, carry_bytes) + STAGES as usize * stage
     }
 }

@@ -4,12 +4,16 @@
 use cuda_std::emulator::{Launch, Memory};
 use cuda_std::warp::Shuffle;
 use cuda_std::{Global, shared, thread};
-use ptxscan_kernels::block::{self, Aggregates};
+use ptxscan_kernels::arrays::{Arrays, Options};
+use ptxscan_kernels::block;
 use ptxscan_kernels::columns::scan_columns;
 use ptxscan_kernels::direction::{Direction, Forward, Order, Reverse};
 use ptxscan_kernels::monoid::{Action, Monoid, Operator};
 use ptxscan_kernels::rows::scan_rows;
-use ptxscan_kernels::tiling::{WARP_THREADS, columns, rows};
+use ptxscan_kernels::slots::Slots;
+use ptxscan_kernels::split_columns::scan_split_columns;
+use ptxscan_kernels::split_rows::scan_split_rows;
+use ptxscan_kernels::tiling::{WARP_THREADS, columns, look_back, rows, split_columns, split_rows};
 use ptxscan_kernels::warp;
 
 /// An element of the bicyclic monoid: takes `pops` from a stack's height, as far as there are so many, and adds `pushes`.
@@ -45,6 +49,7 @@ impl<const SERIAL: bool> Shuffle for Bicyclic<SERIAL> {
 impl<const SERIAL: bool> Action for Bicyclic<SERIAL> {
     type Carry = u32;
     const START: u32 = 0;
+    const EMPTY: u32 = 0;
 
     fn apply(self, height: u32) -> u32 {
         height.saturating_sub(self.pops) + self.pushes
@@ -70,8 +75,8 @@ impl<const SERIAL: bool> Operator<2> for Bicyclic<SERIAL> {
         })
     }
 
-    fn elements(self) -> [u32; 2] {
-        [self.pops, self.pushes]
+    fn emit(carry: u32) -> u32 {
+        carry
     }
 }
 
@@ -198,10 +203,8 @@ fn block_exchange() {
         let thread = || unsafe {
             let thread = thread::thread_idx_x() as usize;
             for round in 0..2 {
-                let aggregates = Aggregates {
-                    slots: shared::dynamic_shared_mem::<u32>().add(round * 2 * MOST),
-                    count: MOST,
-                };
+                let words = shared::dynamic_shared_mem::<u32>().add(round * 2 * MOST);
+                let aggregates = Slots::new(words, MOST);
                 let exchanged = block::exchange(
                     &aggregates,
                     read(input, round * MOST + thread / WARP_THREADS),
@@ -259,69 +262,110 @@ fn heights(
     heights
 }
 
-/// Runs a strategy on outer × len × inner elements.
-fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize) {
+/// Runs a strategy on outer × len × inner elements, with an initial and a final height of each sequence.
+fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, split: bool) {
     const INPUTS: usize = 2;
-    const ELEMENT_BYTES: usize = size_of::<u32>();
+    const SUBTILES: usize = rows::subtiles(INPUTS);
+    const CARRY: usize = size_of::<u32>();
+    const AGGREGATE: usize = size_of::<Plain>();
     let elements = some(outer * len * inner);
     let expected = heights(D::DIRECTION, &elements, outer, len, inner);
-    let (blocks, threads, shared) = if inner == 1 {
-        let warps = rows::warps(INPUTS, len);
-        (
+    // Blocks that split scans have, whatever there is to do.
+    const BLOCKS: usize = 3;
+    let tile = rows::tile(INPUTS, rows::MAX_WARPS);
+    let (blocks, threads, shared, scratch) = match (inner == 1, split) {
+        (true, false) => (
             outer,
-            warps * WARP_THREADS,
-            rows::shared_bytes(INPUTS, ELEMENT_BYTES),
-        )
-    } else {
-        (
+            rows::warps(INPUTS, len) * WARP_THREADS,
+            rows::shared_bytes(AGGREGATE, CARRY),
+            0,
+        ),
+        (true, true) => (
+            BLOCKS,
+            split_rows::THREADS,
+            split_rows::shared_bytes(INPUTS, AGGREGATE, CARRY, CARRY),
+            look_back::words(outer, 1, len.div_ceil(tile), AGGREGATE, CARRY),
+        ),
+        (false, false) => (
             columns::strips(outer, inner),
             columns::THREADS,
-            columns::shared_bytes(INPUTS, ELEMENT_BYTES, columns::MAX_STAGES),
-        )
+            columns::shared_bytes(INPUTS, AGGREGATE, CARRY, CARRY, columns::MAX_STAGES),
+            0,
+        ),
+        (false, true) => (
+            BLOCKS,
+            split_columns::THREADS,
+            split_columns::shared_bytes(INPUTS, AGGREGATE, CARRY, CARRY),
+            look_back::words(
+                columns::strips(outer, inner),
+                columns::CHANNELS,
+                len.div_ceil(columns::TILE),
+                AGGREGATE,
+                CARRY,
+            ),
+        ),
     };
+    let context = format!(
+        "{:?}, {outer} × {len} × {inner}, serial: {SERIAL}, split: {split}",
+        D::DIRECTION
+    );
     for seed in SEEDS.take(3) {
         let memory = Memory::new();
-        let input = parts(&elements).map(|part| memory.copy_of(&part).view());
+        let inputs = parts(&elements).map(|part| memory.copy_of(&part).view());
         let output = memory.uninit::<u32>(elements.len());
+        let initial = memory.copy_of(&vec![0_u32; outer * inner]);
+        let last = memory.uninit::<u32>(outer * inner);
+        let scratch = memory.copy_of(&vec![0_u64; scratch]);
         let launch = Launch::new(blocks as u32, threads as u32)
             .seed(seed)
             .shared_bytes(shared);
         let [outer, len, inner] = [outer, len, inner].map(|extent| extent as u64);
+        let options = Options::INITIAL.and(Options::FINAL).0;
         // SAFETY: the arrays have as many elements as the extents say, and the launch is the strategy's.
         let thread = || unsafe {
-            if inner == 1 {
-                const SUBTILES: usize = rows::subtiles(INPUTS);
-                scan_rows::<Bicyclic<SERIAL>, D, INPUTS, SUBTILES>(
-                    input,
-                    output.view(),
-                    outer,
-                    len,
-                );
-            } else {
-                scan_columns::<Bicyclic<SERIAL>, D, INPUTS>(
-                    input,
-                    output.view(),
-                    outer,
-                    len,
-                    inner,
-                    columns::MAX_STAGES as u64,
-                );
+            let arrays = Arrays::<Bicyclic<SERIAL>, INPUTS> {
+                inputs,
+                output: output.view(),
+                initial: initial.view(),
+                last: last.view(),
+                scratch: scratch.view(),
+            };
+            match (inner == 1, split) {
+                (true, false) => {
+                    scan_rows::<_, D, INPUTS, SUBTILES>(&arrays, outer, len, 0, options);
+                }
+                (true, true) => {
+                    scan_split_rows::<_, D, INPUTS, SUBTILES>(&arrays, outer, len, options);
+                }
+                (false, false) => {
+                    let stages = columns::MAX_STAGES as u64;
+                    scan_columns::<_, D, INPUTS>(&arrays, outer, len, inner, stages, 0, options);
+                }
+                (false, true) => {
+                    scan_split_columns::<_, D, INPUTS>(&arrays, outer, len, inner, options);
+                }
             }
         };
         launch
             .run("scan", thread)
-            .unwrap_or_else(|fault| panic!("{fault}"));
+            .unwrap_or_else(|fault| panic!("{context}, seed {seed}: {fault}"));
         let got = output.to_vec().expect("all of the output is written");
         let wrong = got
             .iter()
             .zip(&expected)
             .position(|(got, expected)| got != expected);
-        assert_eq!(
-            wrong,
-            None,
-            "{:?}, {outer} × {len} × {inner}, serial: {SERIAL}, seed {seed}",
-            D::DIRECTION
-        );
+        assert_eq!(wrong, None, "{context}, seed {seed}");
+        let last = last.to_vec().expect("all final heights are written");
+        let len = len as usize;
+        for (sequence, height) in last.into_iter().enumerate() {
+            let (o, i) = (sequence / inner as usize, sequence % inner as usize);
+            let t = match D::DIRECTION {
+                Direction::Forward => len - 1,
+                Direction::Reverse => 0,
+            };
+            let at = (o * len + t) * inner as usize + i;
+            assert_eq!(height, expected[at], "{context}, sequence {sequence}");
+        }
     }
 }
 
@@ -341,9 +385,21 @@ fn strategies() {
         (2, 4 * columns::TILE + 5, columns::CHANNELS + 1),
     ];
     for (outer, len, inner) in of_rows.into_iter().chain(of_columns) {
-        scan::<Forward, false>(outer, len, inner);
-        scan::<Reverse, false>(outer, len, inner);
-        scan::<Forward, true>(outer, len, inner);
-        scan::<Reverse, true>(outer, len, inner);
+        for split in [false, true] {
+            scan::<Forward, false>(outer, len, inner, split);
+            scan::<Reverse, false>(outer, len, inner, split);
+        }
+        scan::<Forward, true>(outer, len, inner, false);
+        scan::<Reverse, true>(outer, len, inner, false);
     }
+}
+
+/// Sequences of several groups of tiles, of which no block has all.
+#[test]
+fn groups() {
+    let tile = rows::MAX_WARPS * rows::warp_items(2);
+    scan::<Forward, false>(2, 35 * tile + 9, 1, true);
+    scan::<Reverse, false>(1, 17 * tile + 9, 1, false);
+    scan::<Forward, false>(1, 35 * columns::TILE + 9, 5, true);
+    scan::<Reverse, false>(1, 20 * columns::TILE + 9, 66, true);
 }

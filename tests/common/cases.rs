@@ -137,10 +137,10 @@ pub fn small(operator: Operator) -> Vec<Case> {
         Case::new(&[2, 33], 1),
         Case::new(&[3, rows::warp_items(operator.inputs()) + 5], 1),
         Case::new(&[2, tile], 1),
-        Case::new(&[1, tile + 6], 1),
+        Case::new(&[1, 4 * tile + 6], 1),
         Case::new(&[2, 7, 6], 1),
         Case::new(&[1, columns::TILE, 36], 1),
-        Case::new(&[2, columns::MAX_STAGES * columns::TILE + 5, 33], 1),
+        Case::new(&[2, (columns::MAX_STAGES + 1) * columns::TILE + 5, 33], 1),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Call, Checked};
 use ptxscan::{Extents, Operator, reference};
-use ptxscan_kernels::tiling::{columns, rows};
+use ptxscan_kernels::tiling::{GROUP, columns, rows};
 use std::fmt::Display;
 
 /// The recurrence after some step.
@@ -92,17 +92,21 @@ pub fn kernel_depth(operator: Operator, extents: Extents) -> usize {
         use rows::{VECTOR, subtiles, warp_items, warps};
         let inputs = operator.inputs();
         let (k, log2_lanes) = (subtiles(inputs), 5);
-        // Up: its vector, its warp's lanes, subtiles, the block's warps. Across: a carry for each tile. Down: to a
-        // warp's carry, a subtile's, a lane's, and through a vector.
+        // Up: its vector, its warp's lanes, subtiles, the block's warps. Down: to a warp's carry, a subtile's, a lane's, and
+        // through a vector.
         let up = (VECTOR - 1) + log2_lanes + (k - 1) + log2_lanes;
-        let across = len.div_ceil(warps(inputs, len) * warp_items(inputs));
+        let across = across(len.div_ceil(warps(inputs, len) * warp_items(inputs)));
         up + across + 1 + k + 1 + VECTOR
     } else {
         use columns::{STEPS, TILE, WARPS};
-        // Up: its thread's steps, the channel's warps. Across: a carry for each tile. Down: to a thread's carry, and
-        // through its steps.
-        (STEPS - 1) + WARPS + len.div_ceil(TILE) + 1 + STEPS
+        // Up: its thread's steps, the channel's warps. Down: to a thread's carry, and through its steps.
+        (STEPS - 1) + WARPS + across(len.div_ceil(TILE)) + 1 + STEPS
     }
+}
+
+/// The additions that it takes to get across so many tiles: those of a group, a carry for each group, and one into a tile.
+fn across(tiles: usize) -> usize {
+    tiles.min(GROUP) + tiles.div_ceil(GROUP) + 1
 }
 
 /// Compares the results of a call with what is expected; the message names `context` and the first difference.

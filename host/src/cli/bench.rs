@@ -6,6 +6,7 @@ use super::measure::{Measurement, measure};
 use super::runner::shortage;
 use super::{BackendChoice, Failure, Outcome, Result, command_name, complain, npy};
 use clap::ValueEnum;
+use ptxscan::plan::Strategy;
 use ptxscan::{Engine, Operation};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,9 @@ pub struct Arguments {
     /// What to compute on; auto is the first usable GPU, else the CPU
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t)]
     backend: BackendChoice,
+    /// How a GPU is to go about it, whatever the rules for plans say
+    #[arg(long, value_enum, value_name = "STRATEGY")]
+    strategy: Option<StrategyChoice>,
     /// How many runs a median is of, 20 at least
     #[arg(long, value_name = "RUNS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(20..))]
     samples: u32,
@@ -83,6 +87,15 @@ impl OperationChoice {
             OperationChoice::AffineScan => Operation::AFFINE_SCAN,
         }
     }
+}
+
+/// `--strategy`.
+#[derive(Clone, Copy, ValueEnum)]
+enum StrategyChoice {
+    /// A block takes a row or a strip of columns
+    Whole,
+    /// All blocks share its tiles
+    Split,
 }
 
 /// `--dtype`.
@@ -142,7 +155,17 @@ impl Row {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
-    let cases = arguments.cases()?;
+    let mut cases = arguments.cases()?;
+    for case in &mut cases {
+        case.strategy = arguments
+            .strategy
+            .map(|choice| match (choice, case.extents.inner) {
+                (StrategyChoice::Whole, 1) => Strategy::Rows,
+                (StrategyChoice::Whole, _) => Strategy::Columns,
+                (StrategyChoice::Split, 1) => Strategy::SplitRows,
+                (StrategyChoice::Split, _) => Strategy::SplitColumns,
+            });
+    }
     let mut rows = Vec::new();
     if let Some(path) = &arguments.json {
         // Before minutes are spent on a file that cannot be written. What is in it stays until there is a row.

@@ -2,6 +2,7 @@
 
 use super::format::Tuple;
 use super::{Failure, Result, command_name};
+use ptxscan::plan::Strategy;
 use ptxscan::{Extents, Operation};
 
 /// A case of the benchmark. Its tensors are of `f32`.
@@ -13,6 +14,8 @@ pub struct Case {
     /// From 0.
     pub axis: usize,
     pub extents: Extents,
+    /// How a GPU is to go about it, whatever the rules say.
+    pub strategy: Option<Strategy>,
 }
 
 /// The cases with a name: operation, shape, axis.
@@ -55,6 +58,7 @@ impl Case {
             shape: shape.to_owned(),
             axis: axis_from_0,
             extents,
+            strategy: None,
         };
         case.checked_bytes()
             .ok_or_else(|| failure("expected tensors that memory can hold, got more bytes"))?;

@@ -10,7 +10,7 @@ use ptxscan::gpu::cust::error::CudaResult;
 use ptxscan::gpu::cust::event::{Event, EventFlags};
 use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer};
 use ptxscan::gpu::cust::stream::{Stream, StreamFlags};
-use ptxscan::gpu::{DeviceView, Gpu, cust, device_count, ptx};
+use ptxscan::gpu::{DeviceView, Gpu, Prepared, cust, device_count, ptx};
 use std::io::Write;
 
 /// Whether the GPU's memory is too small for the case and for the copies.
@@ -24,6 +24,7 @@ pub fn shortage(gpu: &Gpu, case: &Case) -> Result<Option<Shortage>> {
 pub struct GpuRunner<'a> {
     gpu: &'a Gpu,
     case: &'a Case,
+    prepared: Prepared<'a, f32>,
     stream: Stream,
     sets: Vec<Set>,
     /// The set that was used last.
@@ -62,6 +63,12 @@ impl<'a> GpuRunner<'a> {
         Ok(Self {
             gpu,
             case,
+            prepared: gpu.prepare(
+                case.operation,
+                &case.shape,
+                case.axis as isize,
+                case.strategy,
+            )?,
             stream: Stream::new(StreamFlags::NON_BLOCKING, None).map_err(CudaError::from)?,
             sets,
             current: 0,
@@ -73,24 +80,9 @@ impl<'a> GpuRunner<'a> {
         self.current = (self.current + 1) % self.sets.len();
         let Set { inputs, out, .. } = &mut self.sets[self.current];
         let inputs: Vec<DeviceView<f32>> = inputs.iter().map(DeviceView::from).collect();
-        let Case {
-            operation,
-            shape,
-            axis,
-            ..
-        } = self.case;
         // SAFETY: the buffers are this runner's, which uses them on this stream only, and waits for it before it reads
         // them or gives them up.
-        unsafe {
-            self.gpu.scan_device_async(
-                *operation,
-                &inputs,
-                shape,
-                *axis as isize,
-                out.into(),
-                &self.stream,
-            )
-        }?;
+        unsafe { self.prepared.run_async(&inputs, out.into(), &self.stream) }?;
         Ok(())
     }
 

@@ -1,16 +1,18 @@
 //! The GPU back end: plans carried out through `cust`. The only launch of a kernel is here.
 
+mod prepared;
 pub mod ptx;
 mod view;
 
 pub use cust;
+pub use prepared::Prepared;
 pub use view::{DeviceView, DeviceViewMut};
 
 use crate::element::Element;
 use crate::error::{CudaError, Error, Result};
 use crate::methods::methods;
 use crate::operation::Operation;
-use crate::plan::{DeviceLimits, Launch, Plan, plan};
+use crate::plan::{DeviceLimits, ElementType, Launch, Plan, PlanBuilder, Strategy};
 use crate::shape::{self, Extents};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
@@ -85,6 +87,14 @@ fn check(code: sys::CUresult) -> Result<(), CudaError> {
     }
 }
 
+fn element_type<T: Element>() -> ElementType {
+    ElementType {
+        name: T::KERNEL_NAME,
+        bytes: size_of::<T>(),
+        carry_bytes: size_of::<T>(),
+    }
+}
+
 /// How many GPUs the driver shows.
 ///
 /// # Errors
@@ -137,6 +147,7 @@ impl Gpu {
         };
         use sys::CUdevice_attribute_enum as raw;
         let limits = DeviceLimits {
+            multiprocessors: attribute(DeviceAttribute::MultiprocessorCount)?,
             shared_bytes_per_multiprocessor: attribute(
                 DeviceAttribute::MaxSharedMemoryPerMultiprocessor,
             )?,
@@ -247,7 +258,7 @@ impl Gpu {
         unsafe { self.enqueue::<T>(operation, extents, &addresses, out.address(), stream) }
     }
 
-    /// Puts an operation on a stream.
+    /// Puts an operation on a stream. Its scratch memory, if it needs some, is allocated and given up on the stream too.
     ///
     /// # Safety
     /// The addresses are of arrays of as many elements as `extents` has, aligned to an element; they stay valid until
@@ -261,45 +272,89 @@ impl Gpu {
         stream: &Stream,
     ) -> Result<()> {
         self.make_current()?;
-        let plan = plan(
-            operation,
-            T::KERNEL_NAME,
-            size_of::<T>(),
-            extents,
-            &self.limits,
-        )
-        .ok_or(Error::NoPlan { operation, extents })?;
-        match &plan {
+        let plan = self.plan::<T>(operation, extents, None)?;
+        let words = plan.scratch_words();
+        if words == 0 {
+            // SAFETY: says the caller.
+            return unsafe { self.execute(&plan, inputs, out, 0, stream) };
+        }
+        let bytes = words * size_of::<u64>();
+        let raw = stream.as_inner();
+        let mut scratch = 0;
+        // SAFETY: the memory is used on the stream, between its allocation and its release there. The rest says the caller.
+        unsafe {
+            match sys::cuMemAllocAsync(&mut scratch, bytes, raw) {
+                sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                    return Err(Error::OutOfDeviceMemory {
+                        operation,
+                        what: "scratch",
+                        bytes,
+                    });
+                }
+                code => check(code).doing("allocate scratch memory")?,
+            }
+            let run = check(sys::cuMemsetD8Async(scratch, 0, bytes, raw))
+                .doing("clear scratch memory")
+                .and_then(|()| self.execute(&plan, inputs, out, scratch, stream));
+            let freed = check(sys::cuMemFreeAsync(scratch, raw)).doing("give up scratch memory");
+            run.and(freed)
+        }
+    }
+
+    /// The plan for an operation on this device.
+    pub(crate) fn plan<T: Element>(
+        &self,
+        operation: Operation,
+        extents: Extents,
+        strategy: Option<Strategy>,
+    ) -> Result<Plan> {
+        PlanBuilder::new(operation, element_type::<T>(), extents)
+            .strategy(strategy)
+            .build(&self.limits)
+            .ok_or(Error::NoPlan { operation, extents })
+    }
+
+    /// Puts a plan's work on a stream.
+    ///
+    /// # Safety
+    /// As [`enqueue`](Self::enqueue); the plan is for these arrays; the scratch memory has as many words as it says, which were zero
+    /// before the first run, and no other run uses it until the stream has done the work.
+    unsafe fn execute(
+        &self,
+        plan: &Plan,
+        inputs: &[u64],
+        out: u64,
+        scratch: u64,
+        stream: &Stream,
+    ) -> Result<()> {
+        match plan {
             Plan::Nothing => Ok(()),
-            Plan::Copy { input } => {
-                let bytes = extents.elements() * size_of::<T>();
+            Plan::Copy { input, bytes } => {
                 // SAFETY: both arrays have as many bytes, says the caller.
                 let code = unsafe {
-                    sys::cuMemcpyDtoDAsync_v2(out, inputs[*input], bytes, stream.as_inner())
+                    sys::cuMemcpyDtoDAsync_v2(out, inputs[*input], *bytes, stream.as_inner())
                 };
                 check(code).doing("copy on the device")
             }
-            // SAFETY: the plan's kernel takes these arrays and the plan's extents, which are those of the arrays.
-            Plan::Launch(launch) => unsafe { self.launch(launch, inputs, out, stream) },
+            Plan::Scan { launches, .. } => launches.iter().try_for_each(|launch| {
+                // No states.
+                let arrays = [inputs, &[out, 0, 0, scratch]].concat();
+                // SAFETY: the plan's kernels take these arrays and the plan's extents, which are those of the arrays.
+                unsafe { self.launch(launch, &arrays, stream) }
+            }),
         }
     }
 
     /// # Safety
-    /// As [`enqueue`](Self::enqueue); the launch is the plan for these arrays.
-    unsafe fn launch(
-        &self,
-        launch: &Launch,
-        inputs: &[u64],
-        out: u64,
-        stream: &Stream,
-    ) -> Result<()> {
+    /// As [`execute`](Self::execute); the launch is one of the plan for these arrays.
+    unsafe fn launch(&self, launch: &Launch, arrays: &[u64], stream: &Stream) -> Result<()> {
         let kernel = launch.kernel;
         let module = self.module(kernel, launch.registers)?;
         let function = module
             .get_function(kernel.name)
             .doing_with("find the kernel in its module", kernel)?;
         // Each parameter is 64 bits: the arrays, then the numbers.
-        let mut arguments: Vec<u64> = [inputs, &[out], &launch.numbers].concat();
+        let mut arguments: Vec<u64> = [arrays, &launch.numbers].concat();
         debug_assert_eq!(arguments.len(), kernel.parameters.len());
         let pointers: Vec<*mut c_void> = arguments
             .iter_mut()
