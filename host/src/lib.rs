@@ -55,6 +55,7 @@ mod error;
 pub mod gpu;
 mod methods;
 mod operation;
+mod options;
 #[cfg(feature = "cuda")]
 pub mod plan;
 pub mod reference;
@@ -66,7 +67,10 @@ pub use engine::{Backend, Engine};
 #[cfg(feature = "cuda")]
 pub use error::CudaError;
 pub use error::{Error, Result};
+pub use half;
+pub use num_complex;
 pub use operation::{Direction, Operation, Operator};
+pub use options::{BackwardOptions, Inclusion, Options};
 pub use shape::{Extents, extents};
 
 /// The README's example compiles and runs.

@@ -10,12 +10,13 @@ use crate::element::Element;
 use crate::error::{CudaError, Error, Result};
 use crate::methods::methods;
 use crate::operation::Operation;
+use crate::options::{BackwardOptions, Options};
 use crate::plan::{DeviceLimits, Launch, Plan, plan};
 use crate::shape::{self, Extents};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
 use cust::function::{BlockSize, GridSize};
-use cust::memory::DeviceBuffer;
+use cust::memory::{DeviceBuffer, DeviceCopy};
 use cust::module::{Module, ModuleJitOption};
 use cust::stream::{Stream, StreamFlags};
 use cust::sys;
@@ -210,7 +211,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error`] says which argument does not fit, or what the driver reports.
-    pub fn scan_device<T: Element>(
+    pub fn scan_device<T: Element + DeviceCopy>(
         &self,
         operation: Operation,
         inputs: &[DeviceView<'_, T>],
@@ -231,7 +232,7 @@ impl Gpu {
     ///
     /// # Safety
     /// Until the stream has done the work, the buffers live, and nothing else writes the inputs or accesses `out`.
-    pub unsafe fn scan_device_async<T: Element>(
+    pub unsafe fn scan_device_async<T: Element + DeviceCopy>(
         &self,
         operation: Operation,
         inputs: &[DeviceView<'_, T>],
@@ -356,19 +357,27 @@ impl Gpu {
         operation: Operation,
         inputs: &[&[T]],
         extents: Extents,
+        options: Options<'_, T>,
         out: &mut [MaybeUninit<T>],
     ) -> Result<()> {
+        if !options.are_plain() {
+            return Err(Error::Unsupported {
+                operation,
+                what: "a scan with options",
+            });
+        }
         if extents.elements() == 0 {
             return Ok(());
         }
         self.make_current()?;
         let allocate = |what: &'static str| {
+            let bytes = extents.elements() * size_of::<T>();
             // SAFETY: it is written before it is read: an input by a copy, the output by the kernel.
-            match unsafe { DeviceBuffer::<T>::uninitialized(extents.elements()) } {
+            match unsafe { DeviceBuffer::<u8>::uninitialized(bytes) } {
                 Err(cust::error::CudaError::OutOfMemory) => Err(Error::OutOfDeviceMemory {
                     operation,
                     what,
-                    bytes: extents.elements() * size_of::<T>(),
+                    bytes,
                 }),
                 result => result.doing("allocate device memory"),
             }
@@ -417,6 +426,21 @@ impl Gpu {
         };
         let done = self.stream.synchronize().doing("wait for the stream");
         enqueued.and(done)
+    }
+
+    /// As [`methods!`] wants it.
+    pub(crate) fn run_backward<T: Element>(
+        &self,
+        operation: Operation,
+        _: [&[T]; 3],
+        _: Extents,
+        _: BackwardOptions<'_, T>,
+        _: [&mut [MaybeUninit<T>]; 2],
+    ) -> Result<()> {
+        Err(Error::Unsupported {
+            operation,
+            what: "the gradient",
+        })
     }
 }
 
