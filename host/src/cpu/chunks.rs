@@ -23,7 +23,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
             .max(LANES)
             .min(len.div_ceil(CHUNK).next_multiple_of(LANES));
         let mut composed = scratch::<T::State>(operation, chunks * P * width)?;
-        let mut entering = scratch::<T::State>(operation, chunks * width)?;
+        let mut entering = scratch::<T::State>(operation, (chunks + 1) * width)?;
         let mut leaving = scratch::<T::State>(operation, chunks * width)?;
         let mut carries = scratch(operation, width)?;
         self.enter(strip, &mut carries);
@@ -47,9 +47,9 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
                 .for_each(|(number, composed)| {
                     self.compose_group::<M, P>(strip, &group(number), composed);
                 });
-            // The carries that enter each chunk.
+            // The carries that enter each chunk, and after them those that leave the wave.
             entering[..width].copy_from_slice(&carries);
-            for index in 1..count {
+            for index in 1..=count {
                 let (done, next) = entering.split_at_mut(index * width);
                 let before = index - 1;
                 let restarts = self.last_restart::<M, P>(strip, &chunk(before)).is_some();
@@ -76,10 +76,16 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
             for (channel, carry) in carries.iter_mut().enumerate() {
                 let mut ends = (0..count).flat_map(|index| {
                     let channel = index * width + channel;
-                    [entering[channel], leaving[channel]]
+                    [leaving[channel], entering[channel + width]]
                 });
                 if ends.all(T::State::is_finite) {
-                    *carry = leaving[(count - 1) * width + channel];
+                    // The last state is that of the last step; on the way, composed carries have fewer roundings.
+                    let next = if wave.end == len {
+                        &leaving[(count - 1) * width..]
+                    } else {
+                        &entering[count * width..]
+                    };
+                    *carry = next[channel];
                 } else {
                     let carry = std::slice::from_mut(carry);
                     self.scan_strip::<M, P>(&strip.one(channel), wave.clone(), carry);
