@@ -39,10 +39,12 @@ use tensors::{Shared, Tensors};
 
 /// Chains of dependent operations that a thread has under way, at least, where it is a matter of latency.
 const LANES: usize = 8;
-/// Steps of a chain that are brought to a buffer at a time.
-const BUFFERED: usize = 32;
+/// Steps of a chain that are brought to a buffer at a time: some lines of memory.
+const BUFFERED: usize = 128;
+/// Steps of [`LANES`] chains that are in registers at a time.
+const SQUARE: usize = 4;
 /// Steps of neighbouring channels that are scanned before the next channels' turn comes, with the carries in registers.
-const TILE_STEPS: usize = 8;
+const TILE_STEPS: usize = 4;
 /// So many channels are that.
 const TILE_CHANNELS: usize = 16;
 /// Steps in a chunk of a sequence that is cut.

@@ -3,7 +3,7 @@
 use super::rows::Rows;
 use super::steps::Steps;
 use super::tensors::{Shared, Tensors};
-use super::{BUFFERED, LANES, TILE_CHANNELS, TILE_STEPS};
+use super::{BUFFERED, LANES, SQUARE, TILE_CHANNELS, TILE_STEPS};
 use crate::element::Element;
 use crate::operation::Direction;
 use std::ops::Range;
@@ -174,9 +174,12 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         carries: &mut [T::State],
     ) {
         assert!(positions.end <= strip.len() && carries.len() == strip.width);
+        // Where each step follows the one before in memory, nothing is faster than going straight on.
+        let straight_on = strip.width == self.inner && strip.width >= 4 * TILE_CHANNELS;
+        let most = if straight_on { 1 } else { TILE_STEPS };
         let mut position = positions.start;
         while position < positions.end {
-            let end = positions.end.min(position + TILE_STEPS);
+            let end = positions.end.min(position + most);
             let count = self.plain::<M, P>(strip, position..end);
             if count == 0 {
                 self.scan_step::<M, P>(strip, position, carries);
@@ -294,8 +297,8 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         carries: &mut [T::State; LANES],
     ) {
         assert!(self.inner == 1 && self.have(lanes, count));
-        let mut steps = [[[T::default(); BUFFERED]; LANES]; N];
-        let mut results = [[[T::default(); BUFFERED]; LANES]; K];
+        let mut steps: [Buffer<T>; N] = [[[T::default(); BUFFERED]; LANES]; N];
+        let mut results: [Buffer<T>; K] = [[[T::default(); BUFFERED]; LANES]; K];
         let mut done = 0;
         while done < count {
             let end = count.min(done + BUFFERED);
@@ -317,15 +320,16 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
                 .map(|(strip, start)| self.at(strip, start + done));
             // SAFETY: these are steps of the strips, with all inputs.
             unsafe { self.fetch(firsts, M::NEXT, some, &mut steps) };
-            for i in 0..some {
-                for lane in 0..LANES {
-                    let inputs = std::array::from_fn(|k| steps[k][lane][i].to_state());
-                    let (after, out) = M::step(carries[lane], inputs);
-                    carries[lane] = after;
-                    for k in 0..K {
-                        results[k][lane][i] = T::from_state(out[k]);
-                    }
-                }
+            for first in firsts {
+                self.lines(first, 0)
+                    .for_each(|element| self.tensors.prefetch_outputs(element));
+            }
+            let squares = some - some % SQUARE;
+            for first in (0..squares).step_by(SQUARE) {
+                scan_square::<T, M, N, K, P, SQUARE>(&steps, first, carries, &mut results);
+            }
+            for first in squares..some {
+                scan_square::<T, M, N, K, P, 1>(&steps, first, carries, &mut results);
             }
             for (k, results) in results.iter().enumerate() {
                 for (&first, results) in firsts.iter().zip(results) {
@@ -356,17 +360,32 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         firsts: [usize; LANES],
         next: [bool; N],
         count: usize,
-        steps: &mut [[[T; BUFFERED]; LANES]; N],
+        steps: &mut [Buffer<T>; N],
     ) {
-        for (k, steps) in steps.iter_mut().enumerate() {
-            for (first, steps) in firsts.into_iter().zip(steps) {
-                let first = if next[k] { self.after(first, 1) } else { first };
-                for (i, step) in steps[..count].iter_mut().enumerate() {
+        for (lane, first) in firsts.into_iter().enumerate() {
+            self.lines(first, BUFFERED)
+                .for_each(|element| self.tensors.prefetch_inputs(element));
+            for k in 0..N {
+                let first = self.after(first, next[k].into());
+                for (i, step) in steps[k][lane][..count].iter_mut().enumerate() {
                     // SAFETY: says the caller.
                     [*step] = unsafe { self.tensors.read(k, self.after(first, i)) };
                 }
             }
         }
+    }
+
+    /// An element of each line of memory that has some of the [`BUFFERED`] steps of a single channel that begin so many steps
+    /// after an element. There need not be such steps.
+    #[inline(always)]
+    fn lines(&self, element: usize, after: usize) -> impl Iterator<Item = usize> {
+        const LINE_BYTES: usize = 64;
+        (after..after + BUFFERED)
+            .step_by(LINE_BYTES / size_of::<T>())
+            .map(move |count| match self.direction {
+                Direction::Forward => element.wrapping_add(count),
+                Direction::Reverse => element.wrapping_sub(count),
+            })
     }
 
     /// Composes `count` steps, 1 or more and without a restart, of single channels at once, each from a position on.
@@ -382,7 +401,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         let mut composed = lanes
             .each_ref()
             .map(|(strip, start)| self.map::<M, P>(self.at(strip, *start)));
-        let mut steps = [[[T::default(); BUFFERED]; LANES]; N];
+        let mut steps: [Buffer<T>; N] = [[[T::default(); BUFFERED]; LANES]; N];
         let mut done = 1;
         while done < count {
             let some = BUFFERED.min(count - done);
@@ -494,6 +513,58 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         }
         for k in 0..P {
             composed[k * width + channel..][..B].copy_from_slice(&numbers[k]);
+        }
+    }
+}
+
+type Buffer<T> = [[T; BUFFERED]; LANES];
+
+/// `I` steps of each lane, from `first` on, by step: so that neighbours are independent of each other.
+///
+/// (As loops, for the sake of the compiler: it keeps these in registers.)
+#[inline(always)]
+fn square<T: Element, const I: usize>(lanes: &Buffer<T>, first: usize) -> [[T; LANES]; I] {
+    let mut square = [[T::default(); LANES]; I];
+    for lane in 0..LANES {
+        for i in 0..I {
+            square[i][lane] = lanes[lane][first + i];
+        }
+    }
+    square
+}
+
+/// Takes each lane through `I` steps of a buffer, from `first` on.
+#[inline(always)]
+fn scan_square<
+    T: Element,
+    M: Steps<T::State, N, K, P>,
+    const N: usize,
+    const K: usize,
+    const P: usize,
+    const I: usize,
+>(
+    steps: &[Buffer<T>; N],
+    first: usize,
+    carries: &mut [T::State; LANES],
+    results: &mut [Buffer<T>; K],
+) {
+    let inputs: [[[T; LANES]; I]; N] = std::array::from_fn(|k| square(&steps[k], first));
+    let mut outputs = [[[T::default(); LANES]; I]; K];
+    for i in 0..I {
+        for lane in 0..LANES {
+            let inputs = std::array::from_fn(|k| inputs[k][i][lane].to_state());
+            let (after, out) = M::step(carries[lane], inputs);
+            carries[lane] = after;
+            for k in 0..K {
+                outputs[k][i][lane] = T::from_state(out[k]);
+            }
+        }
+    }
+    for k in 0..K {
+        for lane in 0..LANES {
+            for i in 0..I {
+                results[k][lane][first + i] = outputs[k][i][lane];
+            }
         }
     }
 }

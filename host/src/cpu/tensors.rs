@@ -64,6 +64,22 @@ impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
         unsafe { self.inputs[k].as_ptr().add(index).cast::<[T; B]>().read() }
     }
 
+    /// Asks for the lines of memory with an element of the inputs, if they have it.
+    #[inline(always)]
+    pub fn prefetch_inputs(&self, index: usize) {
+        for input in self.inputs {
+            prefetch(input.as_ptr().wrapping_add(index));
+        }
+    }
+
+    /// Asks for the lines of memory with an element of the outputs, if they have it.
+    #[inline(always)]
+    pub fn prefetch_outputs(&self, index: usize) {
+        for output in self.outputs {
+            prefetch(output.first.wrapping_add(index));
+        }
+    }
+
     /// Writes `B` elements of output `k`, from `index` on.
     ///
     /// # Safety
@@ -73,4 +89,17 @@ impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
         // SAFETY: says the caller.
         unsafe { self.outputs[k].write(index, values) }
     }
+}
+
+/// Asks for a line of memory, where the processor takes such a hint. There need not be anything at the address.
+#[inline(always)]
+fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a hint accesses no memory that the program could tell.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
