@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use num_complex::Complex;
 use std::fmt::Debug;
 
-/// A type of tensor elements: `f32`, `f64`, [`f16`], [`bf16`], `i32`, `i64` or [`Complex<f32>`](Complex).
+/// A type of tensor elements: `f32`, `f64`, [`f16`](struct@f16), [`bf16`], `i32`, `i64` or [`Complex<f32>`](Complex).
 ///
 /// Cumulative sums are for all of them, affine scans for all but the integers. Sums of integers are exact and wrap around.
 ///

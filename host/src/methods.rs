@@ -2,7 +2,7 @@
 
 /// Stamps the public operations onto a type that has these methods, which are called with arguments that are checked, and
 /// initialise all of `out` if they succeed:
-/// ```ignore
+/// ```text
 /// fn run<T: Element>(&self, Operation, inputs: &[&[T]], Extents, Options<T>, out: &mut [MaybeUninit<T>]) -> Result<()>;
 /// fn run_backward<T: Element>(
 ///     &self, forward: Operation, [a, h, dh]: [&[T]; 3], Extents, BackwardOptions<T>, [da, db]: [&mut [MaybeUninit<T>]; 2],

@@ -1,16 +1,30 @@
 //! The CPU back end.
 //!
-//! - Where sequences lie side by side (`inner` > 1), a task scans a strip of channels step by step: a step is a loop over
-//!   neighbours in memory, which the compiler vectorises.
-//! - Where the steps of a sequence are neighbours (`inner` = 1), a task scans [`LANES`] sequences at a time, so that as
+//! A tensor is a matrix of all its steps × inner, and a row of it consecutive steps: as many as the axis has, or those
+//! between two boundaries. (Positions count the steps of a row in the order of the scan.)
+//!
+//! - Where sequences lie side by side (`inner` > 1), a task scans a strip of channels of a row, some steps of some neighbours at a
+//!   time, which the compiler vectorises.
+//! - Where the steps of a sequence are neighbours (`inner` = 1), a task scans [`LANES`] rows at a time, so that as
 //!   many chains of dependent additions are under way.
-//! - Where there are too few strips or rows for that, sequences are cut into chunks of [`CHUNK`] steps: tasks compose the
+//! - Where there are too few strips or rows for that, rows are cut into chunks of [`CHUNK`] steps: tasks compose the
 //!   steps of each chunk, the carries go through the results in order, and tasks scan each chunk from its carry.
 //!
-//! Which of these it is, and so the order of the additions, depends on the shape alone, never on the number of threads.
+//! Which of these it is, and so the order of the additions, depends on the shape and the boundaries alone, never on the number of
+//! threads.
 //!
-//! Composing can meet infinities that the serial recurrence does not, and miss some that it meets. So where a chunk ends
-//! with a carry that is not finite, the chunks of its channel that are under way are scanned again, in serial order.
+//! Options make no other scans of these: a carry enters each sequence, and leaves it; a step at which a scan starts afresh
+//! is done by itself, between runs of plain ones; and the gradient is a scan with other steps ([`Gradient`]).
+//!
+//! Composing can meet infinities that the serial recurrence does not, and miss some that it meets. So where a carry between chunks
+//! is not finite, the chunks of its channel that are under way are scanned again, in serial order.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `rows`, `tensors` | which steps are a row; the arrays, as tasks share them |
+//! | `steps` | what a step does: a sum, an affine map, a gradient |
+//! | `scan` | a part of a row: scanned, or composed |
+//! | `chunks` | rows that are cut |
 #![allow(
     clippy::needless_range_loop,
     reason = "several arrays are walked in step"
