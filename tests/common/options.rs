@@ -597,6 +597,14 @@ fn by_hand(engine: &Engine) -> Checked {
         engine.scan_with(Operation::CUMSUM, &[&[7.0_f32]], &[1], 0, options)?,
         [0.0]
     );
+    // More empty sequences than anyone could go through.
+    let options = Options::new().exclusive();
+    let shape = [1 << 60, 0];
+    assert!(
+        engine
+            .scan_with(Operation::CUMSUM, &empty, &shape, 1, options)?
+            .is_empty()
+    );
     // No sequences.
     let options = Options::new().boundaries(&[0]).initial(&[]);
     assert!(

@@ -189,7 +189,13 @@ impl Cpu {
         inputs: [&[T]; N],
         outputs: [&mut [MaybeUninit<T>]; K],
     ) -> Result<()> {
-        if call.inner == 0 || call.rows.count() == 0 {
+        let elements = call.rows.all_steps() * call.inner;
+        let states = if call.leaving.is_some() {
+            call.rows.count() * call.inner
+        } else {
+            0
+        };
+        if elements == 0 && states == 0 {
             return Ok(());
         }
         let scan = Scan {
@@ -203,7 +209,6 @@ impl Cpu {
             initial: call.initial,
             leaving: call.leaving.map(|states| Shared::new(as_uninit(states))),
         };
-        let elements = scan.rows.all_steps() * scan.inner;
         let tasks = scan.tasks();
         if elements < 2 * ELEMENTS_PER_TASK {
             (0..tasks).for_each(|task| scan.scan_task::<M, P>(task));

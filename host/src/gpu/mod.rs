@@ -86,6 +86,20 @@ fn check(code: sys::CUresult) -> Result<(), CudaError> {
     }
 }
 
+/// Whether there are kernels for elements of a type.
+fn supports<T: Element>(operation: Operation) -> Result<()> {
+    if KERNELS
+        .iter()
+        .any(|kernel| kernel.element == T::KERNEL_NAME)
+    {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        operation,
+        what: T::NAME,
+    })
+}
+
 /// How many GPUs the driver shows.
 ///
 /// # Errors
@@ -241,6 +255,7 @@ impl Gpu {
         out: DeviceViewMut<'_, T>,
         stream: &Stream,
     ) -> Result<()> {
+        supports::<T>(operation)?;
         let lengths: Vec<usize> = inputs.iter().map(DeviceView::len).collect();
         let extents = shape::validate::<T>(operation, &lengths, shape, axis, Some(out.len()))?;
         let addresses: Vec<u64> = inputs.iter().map(DeviceView::address).collect();
@@ -360,6 +375,7 @@ impl Gpu {
         options: Options<'_, T>,
         out: &mut [MaybeUninit<T>],
     ) -> Result<()> {
+        supports::<T>(operation)?;
         if !options.are_plain() {
             return Err(Error::Unsupported {
                 operation,
