@@ -9,8 +9,10 @@ use common::checks::{same_bits, suite};
 use common::data::{self, Data};
 use common::emulator::Emulator;
 use common::expected::{Accuracy, compare, kernel_depth};
-use common::gpu::{CANARY, all_memory, device, gpu, host, little_memory, new_stream};
-use common::{Backend, Checked, Completion, OPERATIONS, Trial, checks};
+use common::gpu::{
+    CANARY, all_memory, device, engine as gpu_engine, gpu, host, little_memory, new_stream, split,
+};
+use common::{Backend, Checked, Completion, OPERATIONS, Trial, checks, options};
 use libtest_mimic::Arguments;
 use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::event::{Event, EventFlags};
@@ -74,6 +76,13 @@ fn main() {
     ));
     trials.extend(suite("device", device));
     trials.extend(suite("host", host));
+    trials.extend(suite("split", split));
+    trials.extend(checks::all_on("small::split", split, cases::small));
+    trials.extend(
+        options::suite("gpu", gpu_engine)
+            .into_iter()
+            .filter(is_on_gpus),
+    );
     trials.extend(checks::bitwise("device", device));
     trials.extend(checks::integers_on("device::many", device, cases::many));
     trials.extend(TESTS.iter().map(|&(name, check)| {
@@ -93,6 +102,11 @@ fn main() {
         }));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// The gradient is not on GPUs yet.
+fn is_on_gpus(trial: &Trial) -> bool {
+    !trial.name().contains("gradient")
 }
 
 fn trial(

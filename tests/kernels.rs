@@ -7,12 +7,14 @@ mod common;
 use common::cases;
 use common::checks::suite;
 use common::data::{self, Data, Sequence};
-use common::emulator::{Emulator, emulate, kernels, plans, seeds};
+use common::emulator::{Emulator, any_options, emulate, kernels, plans, seeds};
 use common::expected::{Accuracy, compare};
 use common::{Backend, Checked, Trial, checks};
 use cuda_std::emulator::Site;
 use libtest_mimic::Arguments;
-use ptxscan::Operation;
+use ptxscan::half::{bf16, f16};
+use ptxscan::num_complex::Complex;
+use ptxscan::{Element, Operation};
 use ptxscan_kernels::entry::{KERNELS, Kernel};
 use std::collections::BTreeSet;
 use std::fs;
@@ -37,12 +39,28 @@ fn main() {
         cases::small,
     ));
     trials.push(Trial::test("barriers::all_are_reached", all_are_reached));
-    trials.extend(KERNELS.iter().map(|kernel| {
+    // The other types have the same barriers.
+    let kernels = KERNELS
+        .iter()
+        .filter(|kernel| kernel.element == "f32" && !kernel.is_masked);
+    trials.extend(kernels.map(|kernel| {
         Trial::test(format!("barriers::{}", kernel.name), || {
             all_are_needed(kernel)
         })
     }));
+    trials.extend(typed());
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// Every type of elements, with any options.
+fn typed() -> Vec<Trial> {
+    macro_rules! trials {
+        ($($type:ty)*) => { vec![$(
+            Trial::test(format!("options::whole::{}", <$type>::NAME), || any_options::<$type>(false)),
+            Trial::test(format!("options::split::{}", <$type>::NAME), || any_options::<$type>(true)),
+        )*] };
+    }
+    trials!(f32 f64 f16 bf16 i32 i64 Complex<f32>)
 }
 
 /// Runs of a kernel that go everywhere in it, until `run` fails; it gets a run of the kernel with a barrier removed or
@@ -108,7 +126,10 @@ fn all_are_needed(kernel: &Kernel) -> Checked {
 /// The runs pass every barrier that the sources have.
 fn all_are_reached() -> Checked {
     let mut reached = BTreeSet::new();
-    for kernel in KERNELS {
+    for kernel in KERNELS
+        .iter()
+        .filter(|kernel| kernel.element == "f32" && !kernel.is_masked)
+    {
         reached.extend(barriers(kernel)?);
     }
     let mut written = 0;

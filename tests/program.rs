@@ -1,5 +1,6 @@
 //! The program, run on real .npy files: what it writes, what it says and how it ends.
 
+use ptxscan::half;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -320,7 +321,7 @@ fn broken_inputs() -> Vec<(Vec<u8>, String)> {
     let truncated = |bytes: usize| BY_NUMPY[..bytes].to_vec();
     let no_npy = "expected a .npy file, which begins with \"\\x93NUMPY\", got";
     let no_header = "expected a header with 'descr', 'fortran_order' and 'shape', got";
-    let no_f4 = "expected dtype '<f4' (little-endian float32), got";
+    let no_type = "expected dtype '<f2', '<f4', '<f8', '<c8', '<i4', '<i8', got";
     let broken_header = |text: &str| {
         (
             with_header((1, 0), text, &data),
@@ -371,13 +372,20 @@ fn broken_inputs() -> Vec<(Vec<u8>, String)> {
             with_header((1, 0), &"((".repeat(30_000), &data),
             format!("{no_header} \"{}…\"", "((".repeat(50)),
         ),
-        (file("'<f8'", "False", "(2, 3)"), format!("{no_f4} '<f8'")),
-        (file("'>f4'", "False", "(2, 3)"), format!("{no_f4} '>f4'")),
-        (file("'<i4'", "False", "(2, 3)"), format!("{no_f4} '<i4'")),
-        (file("'|O'", "False", "(2, 3)"), format!("{no_f4} '|O'")),
+        (
+            file("'<f16'", "False", "(2, 3)"),
+            format!("{no_type} '<f16'"),
+        ),
+        (file("'>f4'", "False", "(2, 3)"), format!("{no_type} '>f4'")),
+        (file("'|b1'", "False", "(2, 3)"), format!("{no_type} '|b1'")),
+        (
+            file("'<f8'", "False", "(2, 3)"),
+            "expected 48 bytes of data for shape (2, 3), got 24".into(),
+        ),
+        (file("'|O'", "False", "(2, 3)"), format!("{no_type} '|O'")),
         (
             file("[('a', '<f4'), ('b', '<f4', (2,))]", "False", "(2,)"),
-            format!("{no_f4} [('a', '<f4'), ('b', '<f4', (2,))]"),
+            format!("{no_type} [('a', '<f4'), ('b', '<f4', (2,))]"),
         ),
         (
             file("'<f4'", "True", "(2, 3)"),
@@ -433,6 +441,167 @@ fn a_broken_input_is_named_with_what_is_wrong_and_nothing_is_written() {
     folder.fail(
         "affine-scan good.npy x.npy y.npy --axis 0 --backend cpu",
         "x.npy: expected shape (2, 3) as in good.npy, got ()",
+    );
+}
+
+/// A file of format 1.0 with elements of any type.
+fn npy_of<const B: usize>(descr: &str, shape: &str, elements: &[[u8; B]]) -> Vec<u8> {
+    let mut file = with_header((1, 0), &header(&format!("'{descr}'"), "False", shape), &[]);
+    file.extend(elements.as_flattened());
+    file
+}
+
+/// The data of a file, after its header.
+fn data_of<const B: usize>(file: &[u8]) -> Vec<[u8; B]> {
+    file[128..].as_chunks().0.to_vec()
+}
+
+#[test]
+fn every_type_of_elements() {
+    let folder = Folder::new();
+    let check = |file: Vec<u8>, sums: &[u8]| {
+        folder.write("x.npy", &file);
+        folder.succeed("cumsum x.npy y.npy --axis 0 --backend cpu");
+        assert_eq!(&folder.read("y.npy")[128..], sums);
+    };
+    let f16 = |values: [f32; 3]| values.map(|value| half::f16::from_f32(value).to_le_bytes());
+    check(
+        npy_of("<f2", "(3,)", &f16([1.0, 2.0, 3.0])),
+        f16([1.0, 3.0, 6.0]).as_flattened(),
+    );
+    let f64 = |values: [f64; 3]| values.map(f64::to_le_bytes);
+    check(
+        npy_of("<f8", "(3,)", &f64([0.1, 0.2, -0.3])),
+        f64([0.1, 0.1 + 0.2, 0.1 + 0.2 - 0.3]).as_flattened(),
+    );
+    let i32 = |values: [i32; 3]| values.map(i32::to_le_bytes);
+    check(
+        npy_of("<i4", "(3,)", &i32([i32::MAX, 1, 5])),
+        i32([i32::MAX, i32::MIN, i32::MIN + 5]).as_flattened(),
+    );
+    let i64 = |values: [i64; 3]| values.map(i64::to_le_bytes);
+    check(
+        npy_of("<i8", "(3,)", &i64([1 << 60, 1, -1])),
+        i64([1 << 60, (1 << 60) + 1, 1 << 60]).as_flattened(),
+    );
+    let c64 = |values: [f32; 4]| values.map(f32::to_le_bytes);
+    let ones = npy_of("<c8", "(2,)", &c64([0.0, 1.0, 2.0, 1.0]));
+    check(ones.clone(), c64([0.0, 1.0, 2.0, 2.0]).as_flattened());
+    // i·i + 2 + i
+    folder.write("a.npy", &npy_of("<c8", "(2,)", &c64([0.0, 1.0, 0.0, 1.0])));
+    folder.write("x.npy", &ones);
+    folder.succeed("affine-scan a.npy x.npy h.npy --axis 0 --backend cpu");
+    assert_eq!(data_of(&folder.read("h.npy")), c64([0.0, 1.0, 1.0, 1.0]));
+
+    folder.write("i.npy", &npy_of("<i4", "(3,)", &i32([1, 2, 3])));
+    folder.fail(
+        "affine-scan i.npy i.npy h.npy --axis 0 --backend cpu",
+        "affine_scan: elements of type int32 are not supported",
+    );
+    folder.fail(
+        "affine-scan a.npy i.npy h.npy --axis 0 --backend cpu",
+        "i.npy: expected dtype '<c8' (little-endian complex64), got '<i4'",
+    );
+}
+
+#[test]
+fn options_are_files_too() {
+    let folder = Folder::new();
+    folder.write("x.npy", BY_NUMPY);
+    folder.write("ones.npy", &npy("(2, 3)", &[1.0; 6]));
+    folder.write("s.npy", &npy("(2,)", &[10.0, 20.0]));
+    let run = |arguments: &str, values: [f32; 6]| {
+        folder.succeed(&format!("{arguments} --backend cpu"));
+        assert_eq!(folder.read("y.npy"), npy("(2, 3)", &values), "{arguments}");
+    };
+    let sum = "cumsum x.npy y.npy --axis 1";
+    run(&format!("{sum} --exclusive"), [0., 1., 3., 0., 4., 9.]);
+    run(
+        &format!("{sum} --exclusive --initial s.npy --final f.npy"),
+        [10., 11., 13., 20., 24., 29.],
+    );
+    assert_eq!(folder.read("f.npy"), npy("(2,)", &[16.0, 35.0]));
+    let mask = [0, 1, 0, 1, 0, 1].map(|reset| [reset]);
+    folder.write("m.npy", &npy_of("|b1", "(2, 3)", &mask));
+    run(
+        "affine-scan ones.npy x.npy y.npy --axis -1 --reset m.npy --initial s.npy",
+        [11., 2., 5., 4., 9., 6.],
+    );
+    // Along axis 0 the mask is for all of a step.
+    folder.write("m.npy", &npy_of("|b1", "(2,)", &[[0], [1]]));
+    run(
+        "cumsum x.npy y.npy --axis 0 --reset m.npy",
+        [1., 2., 3., 4., 5., 6.],
+    );
+    // Two sequences, the first one empty.
+    folder.write(
+        "b.npy",
+        &npy_of("<i4", "(3,)", &[0, 0, 2].map(i32::to_le_bytes)),
+    );
+    folder.write("s.npy", &npy("(2, 3)", &[7., 7., 7., 10., 20., 30.]));
+    run(
+        "reverse-cumsum x.npy y.npy --axis 0 --boundaries b.npy --initial s.npy --final f.npy",
+        [15., 27., 39., 14., 25., 36.],
+    );
+    assert_eq!(
+        folder.read("f.npy"),
+        npy("(2, 3)", &[7., 7., 7., 15., 27., 39.])
+    );
+    // The states of a float16 array are of float32.
+    let halves = [1.0, 2.0].map(|value| half::f16::from_f32(value).to_le_bytes());
+    folder.write("h.npy", &npy_of("<f2", "(2,)", &halves));
+    folder.write("s.npy", &npy("()", &[0.25]));
+    folder.succeed("cumsum h.npy y.npy --axis 0 --initial s.npy --final f.npy --backend cpu");
+    assert_eq!(folder.read("f.npy"), npy("()", &[3.25]));
+}
+
+#[test]
+fn options_that_do_not_fit() {
+    let folder = Folder::new();
+    folder.write("x.npy", BY_NUMPY);
+    folder.write("s.npy", &npy("(3,)", &[0.0; 3]));
+    let fail = |options: &str, message: &str| {
+        let arguments = format!("cumsum x.npy y.npy --axis 1 {options} --backend cpu");
+        folder.fail(&arguments, message);
+    };
+    fail("--initial s.npy", "s.npy: expected shape (2,), got (3,)");
+    fail(
+        "--initial none.npy",
+        "none.npy: cannot open: No such file or directory (os error 2)",
+    );
+    fail(
+        "--final none/f.npy",
+        "none/f.npy: cannot write: No such file or directory (os error 2)",
+    );
+    fail(
+        "--reset s.npy",
+        "s.npy: expected dtype '|b1' (bool), got '<f4'",
+    );
+    folder.write("m.npy", &npy_of("|b1", "(3,)", &[[0]; 3]));
+    fail("--reset m.npy", "m.npy: expected shape (2, 3), got (3,)");
+    fail(
+        "--boundaries s.npy",
+        "s.npy: expected dtype '<i4', '<i8', got '<f4'",
+    );
+    let boundaries = |numbers: &[i64]| {
+        let numbers: Vec<_> = numbers.iter().map(|number| number.to_le_bytes()).collect();
+        let shape = format!("({},)", numbers.len());
+        folder.write("b.npy", &npy_of("<i8", &shape, &numbers));
+    };
+    boundaries(&[0, -1, 3]);
+    fail(
+        "--boundaries b.npy",
+        "b.npy: expected numbers that are not negative, got -1 at index 1",
+    );
+    boundaries(&[0, 3]);
+    fail(
+        "--boundaries b.npy",
+        "cumsum: boundaries need extents of 1 before the axis, got 2 in all",
+    );
+    boundaries(&[0, 3, 1, 2]);
+    folder.fail(
+        "cumsum x.npy y.npy --axis 0 --boundaries b.npy --backend cpu",
+        "cumsum: boundaries[1] is 3, expected 0 to 2",
     );
 }
 

@@ -3,9 +3,9 @@
 mod common;
 
 use common::checks::suite;
-use common::{Backend, Reference, cases, checks};
+use common::{Backend, Reference, cases, checks, options};
 use libtest_mimic::Arguments;
-use ptxscan::Cpu;
+use ptxscan::{Cpu, Engine};
 use std::sync::OnceLock;
 
 fn reference() -> Result<&'static dyn Backend, String> {
@@ -15,6 +15,11 @@ fn reference() -> Result<&'static dyn Backend, String> {
 fn cpu() -> Result<&'static dyn Backend, String> {
     static CPU: Cpu = Cpu::new();
     Ok(&CPU)
+}
+
+fn engine() -> Result<&'static Engine, String> {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    Ok(ENGINE.get_or_init(Engine::cpu))
 }
 
 /// More threads than most machines have processors, and a number that divides no extent.
@@ -32,6 +37,7 @@ fn main() {
         )],
         suite("cpu", cpu),
         vec![checks::trial("cpu::misaligned", cpu, checks::misaligned)],
+        options::suite("cpu", engine),
         suite("cpu_of_7_threads", threads),
         checks::integers_on("cpu_of_7_threads::many", threads, cases::many),
     ];

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::methods::methods;
 use crate::operation::Operation;
+use crate::options::{BackwardOptions, Options};
 use crate::shape::Extents;
 use std::mem::MaybeUninit;
 
@@ -132,12 +133,28 @@ impl Engine {
         operation: Operation,
         inputs: &[&[T]],
         extents: Extents,
+        options: Options<'_, T>,
         out: &mut [MaybeUninit<T>],
     ) -> Result<()> {
         match &self.device {
             #[cfg(feature = "cuda")]
-            Device::Gpu(gpu) => gpu.run(operation, inputs, extents, out),
-            Device::Cpu(cpu) => cpu.run(operation, inputs, extents, out),
+            Device::Gpu(gpu) => gpu.run(operation, inputs, extents, options, out),
+            Device::Cpu(cpu) => cpu.run(operation, inputs, extents, options, out),
+        }
+    }
+
+    fn run_backward<T: Element>(
+        &self,
+        forward: Operation,
+        inputs: [&[T]; 3],
+        extents: Extents,
+        options: BackwardOptions<'_, T>,
+        out: [&mut [MaybeUninit<T>]; 2],
+    ) -> Result<()> {
+        match &self.device {
+            #[cfg(feature = "cuda")]
+            Device::Gpu(gpu) => gpu.run_backward(forward, inputs, extents, options, out),
+            Device::Cpu(cpu) => cpu.run_backward(forward, inputs, extents, options, out),
         }
     }
 }

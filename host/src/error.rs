@@ -49,19 +49,70 @@ pub enum Error {
         got: usize,
     },
 
-    /// A tensor has not as many elements as the shape says.
+    /// A tensor or an option has not as many elements as the shape says.
     #[error("{operation}: {argument} has {got} elements, expected {expected} for shape {shape:?}")]
     LengthMismatch {
         /// The operation asked for.
         operation: Operation,
-        /// The tensor's name: an input's, or `out`.
+        /// The name of the tensor or the option.
         argument: &'static str,
         /// The shape asked for.
         shape: Vec<usize>,
-        /// The number of elements that the shape has.
+        /// The number of elements that go with the shape.
         expected: usize,
-        /// The number of elements that the tensor has.
+        /// The number of elements that there are.
         got: usize,
+    },
+
+    /// Boundaries are for an axis with nothing before it.
+    #[error("{operation}: boundaries need extents of 1 before the axis, got {outer} in all")]
+    BoundariesOfMany {
+        /// The operation asked for.
+        operation: Operation,
+        /// The product of the extents before the axis.
+        outer: usize,
+    },
+
+    /// There are not enough boundaries for a sequence, or for an axis without steps.
+    #[error("{operation}: boundaries has {got} element(s), expected {expected} or more")]
+    TooFewBoundaries {
+        /// The operation asked for.
+        operation: Operation,
+        /// How many there are at least.
+        expected: usize,
+        /// How many there are.
+        got: usize,
+    },
+
+    /// Boundaries do not go from 0 up to the axis's extent.
+    #[error("{operation}: boundaries[{index}] is {got}, expected {}", from_to(*expected))]
+    Boundary {
+        /// The operation asked for.
+        operation: Operation,
+        /// The boundary's index.
+        index: usize,
+        /// The least and the greatest that it can be.
+        expected: (usize, usize),
+        /// What it is.
+        got: usize,
+    },
+
+    /// The operation is not for elements of that type.
+    #[error("{operation}: elements of type {element} are not supported")]
+    UnsupportedElement {
+        /// The operation asked for.
+        operation: Operation,
+        /// The type's name.
+        element: &'static str,
+    },
+
+    /// The back end does not have that.
+    #[error("{operation}: {what} is not supported on this back end")]
+    Unsupported {
+        /// The operation asked for.
+        operation: Operation,
+        /// What was asked for besides.
+        what: &'static str,
     },
 
     /// Memory for an output or for scratch cannot be had.
@@ -159,6 +210,15 @@ pub enum Error {
         /// The driver's error.
         source: CudaError,
     },
+}
+
+/// A range in words.
+fn from_to((least, most): (usize, usize)) -> String {
+    if least == most {
+        least.to_string()
+    } else {
+        format!("{least} to {most}")
+    }
 }
 
 /// An error code of the CUDA driver (a `CUresult`).

@@ -7,6 +7,12 @@
 //! | `reverse_cumsum` | y_j = Σ_{k≥j} x_k (inclusive suffix sum) |
 //! | `affine_scan` | h_0 = b_0, h_t = a_t·h_{t−1} + b_t |
 //!
+//! Any of them can be inclusive or exclusive, take an initial state and give a final one, start afresh at steps of a mask, and
+//! run over packed sequences of several lengths: see [`Options`]. Elements are `f32`, `f64`, the halves
+//! [`f16`](half::f16) and [`bf16`](half::bf16) (summed up in `f32`), [`Complex<f32>`](num_complex::Complex), and, for sums,
+//! `i32` and `i64`. The affine scan has its gradient, in one pass. Back ends that lack a combination say so with
+//! [`Error::Unsupported`].
+//!
 //! The affine scan is the recurrence of diagonal state-space models and gated linear RNNs, of discounted returns, and
 //! of first-order filters.
 //!
@@ -23,6 +29,21 @@
 //!
 //! let (a, b) = ([9.0, 0.5, 0.5_f32], [8.0, 1.0, 1.0_f32]);
 //! assert_eq!(engine.affine_scan(&a, &b, &[3], 0)?, [8.0, 5.0, 3.5]);
+//! # Ok::<(), ptxscan::Error>(())
+//! ```
+//!
+//! A sequence that comes in pieces goes on from state to state:
+//! ```
+//! use ptxscan::{Engine, Operation, Options};
+//!
+//! let engine = Engine::cpu();
+//! let (mut state, mut sums) = ([0.0_f32], Vec::new());
+//! for piece in [&[1.0, 2.0_f32][..], &[3.0, 4.0, 5.0]] {
+//!     let before = state;
+//!     let options = Options::new().initial(&before).final_state(&mut state);
+//!     sums.extend(engine.scan_with(Operation::CUMSUM, &[piece], &[piece.len()], 0, options)?);
+//! }
+//! assert_eq!(sums, [1.0, 3.0, 6.0, 10.0, 15.0]);
 //! # Ok::<(), ptxscan::Error>(())
 //! ```
 //!
@@ -55,6 +76,7 @@ mod error;
 pub mod gpu;
 mod methods;
 mod operation;
+mod options;
 #[cfg(feature = "cuda")]
 pub mod plan;
 pub mod reference;
@@ -66,7 +88,10 @@ pub use engine::{Backend, Engine};
 #[cfg(feature = "cuda")]
 pub use error::CudaError;
 pub use error::{Error, Result};
+pub use half;
+pub use num_complex;
 pub use operation::{Direction, Operation, Operator};
+pub use options::{BackwardOptions, Inclusion, Options};
 pub use shape::{Extents, extents};
 
 /// The README's example compiles and runs.

@@ -1,8 +1,13 @@
 //! The operations as methods, the same ones for every back end.
 
-/// Stamps the public operations onto a type that has
-/// `fn run<T: Element>(&self, Operation, inputs: &[&[T]], shape: &[usize], Extents, out: &mut [MaybeUninit<T>]) -> Result<()>`,
-/// which is called with what [`validate`](crate::shape::validate) has checked, and initialises all of `out` if it succeeds.
+/// Stamps the public operations onto a type that has these methods, which are called with arguments that are checked, and
+/// initialise all of `out` if they succeed:
+/// ```text
+/// fn run<T: Element>(&self, Operation, inputs: &[&[T]], Extents, Options<T>, out: &mut [MaybeUninit<T>]) -> Result<()>;
+/// fn run_backward<T: Element>(
+///     &self, forward: Operation, [a, h, dh]: [&[T]; 3], Extents, BackwardOptions<T>, [da, db]: [&mut [MaybeUninit<T>]; 2],
+/// ) -> Result<()>;
+/// ```
 macro_rules! methods {
     ($type:ty) => {
         impl $type {
@@ -123,11 +128,7 @@ macro_rules! methods {
                 shape: &[usize],
                 axis: isize,
             ) -> $crate::Result<Vec<T>> {
-                let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
-                let extents = $crate::shape::validate::<T>(operation, &lengths, shape, axis, None)?;
-                $crate::methods::allocate(operation, extents.elements(), |out| {
-                    self.run(operation, inputs, extents, out)
-                })
+                self.scan_with(operation, inputs, shape, axis, $crate::Options::new())
             }
 
             /// [`scan`](Self::scan) into `out`, which has as many elements as `shape`.
@@ -142,11 +143,128 @@ macro_rules! methods {
                 axis: isize,
                 out: &mut [T],
             ) -> $crate::Result<()> {
+                self.scan_with_into(operation, inputs, shape, axis, $crate::Options::new(), out)
+            }
+
+            /// [`scan`](Self::scan) with [`Options`](crate::Options): exclusive, with initial and final states, with
+            /// resets, of packed sequences.
+            ///
+            /// A sequence that is scanned in pieces, each from the final state of the one before, has the same result as in
+            /// one go, but for the order of roundings.
+            ///
+            /// # Errors
+            /// As for [`scan`](Self::scan); or the options do not fit the shape; or
+            /// [`Unsupported`](crate::Error::Unsupported) by the back end.
+            pub fn scan_with<T: $crate::Element>(
+                &self,
+                operation: $crate::Operation,
+                inputs: &[&[T]],
+                shape: &[usize],
+                axis: isize,
+                options: $crate::Options<'_, T>,
+            ) -> $crate::Result<Vec<T>> {
+                let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
+                let extents = $crate::shape::validate::<T>(operation, &lengths, shape, axis, None)?;
+                options.validate(operation, shape, extents)?;
+                let fill =
+                    |[out]: [&mut [_]; 1]| self.run(operation, inputs, extents, options, out);
+                let [out] =
+                    $crate::methods::allocate(operation, ["out"], extents.elements(), fill)?;
+                Ok(out)
+            }
+
+            /// [`scan_with`](Self::scan_with) into `out`, which has as many elements as `shape`.
+            ///
+            /// # Errors
+            /// As for [`scan_with`](Self::scan_with).
+            pub fn scan_with_into<T: $crate::Element>(
+                &self,
+                operation: $crate::Operation,
+                inputs: &[&[T]],
+                shape: &[usize],
+                axis: isize,
+                options: $crate::Options<'_, T>,
+                out: &mut [T],
+            ) -> $crate::Result<()> {
                 let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
                 let out_len = Some(out.len());
                 let extents =
                     $crate::shape::validate::<T>(operation, &lengths, shape, axis, out_len)?;
-                self.run(operation, inputs, extents, $crate::methods::as_uninit(out))
+                options.validate(operation, shape, extents)?;
+                let out = $crate::methods::as_uninit(out);
+                self.run(operation, inputs, extents, options, out)
+            }
+
+            /// The gradient of an affine scan in `direction`: `[da, db]` from `[a, h, dh]`, where `h` is its (inclusive) result
+            /// and `dh` the gradient of that.
+            ///
+            /// With `g_t = dh_t + a_{t+1}·g_{t+1}`, which is a scan in the opposite direction, `db = g` and
+            /// `da_t = g_t·h_{t−1}`. Where `h_t` does not depend on `a_t`, at the first step of a sequence without an initial
+            /// state and at a reset, `da_t` is 0. The gradient of the initial state is `a_0·g_0`. All inputs are read
+            /// once, and in one pass.
+            ///
+            /// (That of a cumulative sum is the cumulative sum of `dy` in the opposite direction.)
+            ///
+            /// # Shapes
+            /// All inputs and both results are row-major tensors of `shape`.
+            ///
+            /// # Numerics
+            /// Of complex numbers it is the transposed Jacobian times `dh`, as JAX has it. PyTorch's gradients are the conjugates:
+            /// conjugate `dh`, its like in the options, and the results.
+            ///
+            /// # Errors
+            /// As for [`scan_with`](Self::scan_with). They name the scan.
+            ///
+            /// # Examples
+            /// ```
+            /// use ptxscan::{BackwardOptions, Direction, Engine};
+            ///
+            /// let engine = Engine::cpu();
+            /// let (a, b) = ([9.0, 2.0, 3.0_f32], [1.0, 1.0, 1.0]);
+            /// let h = engine.affine_scan(&a, &b, &[3], 0)?;
+            /// // Of the last result alone: h_2 = a_2·(a_1·b_0 + b_1) + b_2.
+            /// let inputs = [&a[..], &h, &[0.0, 0.0, 1.0]];
+            /// let [da, db] =
+            ///     engine.affine_scan_backward(Direction::Forward, inputs, &[3], 0, BackwardOptions::new())?;
+            /// assert_eq!((da, db), (vec![0.0, 3.0, 3.0], vec![6.0, 3.0, 1.0]));
+            /// # Ok::<(), ptxscan::Error>(())
+            /// ```
+            pub fn affine_scan_backward<T: $crate::Element>(
+                &self,
+                direction: $crate::Direction,
+                inputs: [&[T]; 3],
+                shape: &[usize],
+                axis: isize,
+                options: $crate::BackwardOptions<'_, T>,
+            ) -> $crate::Result<[Vec<T>; 2]> {
+                let (operation, extents) = $crate::methods::validate_backward(
+                    direction, inputs, shape, axis, None, &options,
+                )?;
+                let fill = |out: [&mut [_]; 2]| {
+                    self.run_backward(operation, inputs, extents, options, out)
+                };
+                $crate::methods::allocate(operation, ["da", "db"], extents.elements(), fill)
+            }
+
+            /// [`affine_scan_backward`](Self::affine_scan_backward) into `[da, db]`, which have as many elements as `shape`.
+            ///
+            /// # Errors
+            /// As for [`affine_scan_backward`](Self::affine_scan_backward).
+            pub fn affine_scan_backward_into<T: $crate::Element>(
+                &self,
+                direction: $crate::Direction,
+                inputs: [&[T]; 3],
+                shape: &[usize],
+                axis: isize,
+                options: $crate::BackwardOptions<'_, T>,
+                out: [&mut [T]; 2],
+            ) -> $crate::Result<()> {
+                let lengths = Some([out[0].len(), out[1].len()]);
+                let (operation, extents) = $crate::methods::validate_backward(
+                    direction, inputs, shape, axis, lengths, &options,
+                )?;
+                let out = out.map($crate::methods::as_uninit);
+                self.run_backward(operation, inputs, extents, options, out)
             }
         }
     };
@@ -156,25 +274,56 @@ pub(crate) use methods;
 
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::operation::Operation;
+use crate::operation::{Direction, Operation, Operator};
+use crate::options::BackwardOptions;
+use crate::shape::{self, Extents};
 use std::mem::MaybeUninit;
 
-/// A vector of `elements` that `fill` initialises: no element is written twice.
-pub(crate) fn allocate<T: Element>(
+/// Checks a call of `affine_scan_backward`, and gives the scan that it is the gradient of.
+pub(crate) fn validate_backward<T: Element>(
+    direction: Direction,
+    [a, h, dh]: [&[T]; 3],
+    shape: &[usize],
+    axis: isize,
+    out: Option<[usize; 2]>,
+    options: &BackwardOptions<'_, T>,
+) -> Result<(Operation, Extents)> {
+    let operation = Operation::new(Operator::AffineScan, direction);
+    // The scan has as many inputs of the same lengths.
+    let extents = shape::validate::<T>(operation, &[a.len(), a.len()], shape, axis, None)?;
+    let out = out
+        .into_iter()
+        .flat_map(|[da, db]| [("da", da), ("db", db)]);
+    let tensors = [("h", h.len()), ("dh", dh.len())].into_iter().chain(out);
+    shape::validate_lengths(operation, tensors, shape, extents)?;
+    options.validate(operation, shape, extents)?;
+    Ok((operation, extents))
+}
+
+/// Vectors of `elements`, by their names, that `fill` initialises: no element is written twice.
+pub(crate) fn allocate<T: Element, const N: usize>(
     operation: Operation,
+    names: [&'static str; N],
     elements: usize,
-    fill: impl FnOnce(&mut [MaybeUninit<T>]) -> Result<()>,
-) -> Result<Vec<T>> {
-    let mut out = Vec::new();
-    out.try_reserve_exact(elements)
-        .map_err(|_| Error::OutOfHostMemory {
-            operation,
-            what: "out",
-            bytes: elements * size_of::<T>(),
-        })?;
-    fill(&mut out.spare_capacity_mut()[..elements])?;
-    // SAFETY: the capacity is at least `elements`, and `fill` has initialised that many, as it did not fail.
-    unsafe { out.set_len(elements) };
+    fill: impl FnOnce([&mut [MaybeUninit<T>]; N]) -> Result<()>,
+) -> Result<[Vec<T>; N]> {
+    let mut out = names.map(|_| Vec::new());
+    for (out, what) in out.iter_mut().zip(names) {
+        out.try_reserve_exact(elements)
+            .map_err(|_| Error::OutOfHostMemory {
+                operation,
+                what,
+                bytes: elements * size_of::<T>(),
+            })?;
+    }
+    fill(
+        out.each_mut()
+            .map(|out| &mut out.spare_capacity_mut()[..elements]),
+    )?;
+    for out in &mut out {
+        // SAFETY: the capacity is at least `elements`, and `fill` has initialised that many, as it did not fail.
+        unsafe { out.set_len(elements) };
+    }
     Ok(out)
 }
 

@@ -88,38 +88,52 @@ pub struct Launch {
 /// The most blocks along x, and along y, that a launch may have.
 const GRID_LIMITS: (u64, u64) = (i32::MAX as u64, u16::MAX as u64);
 
-/// The type of the elements, as plans see it.
+/// Sequences that are packed one after another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ElementType {
-    /// Its name in the table of kernels.
-    pub name: &'static str,
-    /// Bytes of an element.
-    pub bytes: usize,
-    /// Bytes of a carry.
-    pub carry_bytes: usize,
+pub struct Packed {
+    /// How many they are.
+    pub sequences: usize,
+    /// Steps of the longest one.
+    pub longest: usize,
 }
 
 /// Makes a [`Plan`].
 #[derive(Clone, Copy, Debug)]
 pub struct PlanBuilder {
     operation: Operation,
-    element: ElementType,
+    element: &'static str,
+    packed: Option<Packed>,
+    is_masked: bool,
     extents: Extents,
     options: Options,
     strategy: Option<Strategy>,
 }
 
 impl PlanBuilder {
-    /// A plan for an operation on tensors of these extents.
+    /// A plan for an operation on tensors of these extents, whose elements are of the type of that name in the table of kernels.
     #[must_use]
-    pub fn new(operation: Operation, element: ElementType, extents: Extents) -> Self {
+    pub fn new(operation: Operation, element: &'static str, extents: Extents) -> Self {
         Self {
             operation,
             element,
             extents,
+            packed: None,
+            is_masked: false,
             options: Options::default(),
             strategy: None,
         }
+    }
+
+    /// With packed sequences along the axis, in place of one for each outer index.
+    #[must_use]
+    pub fn packed(self, packed: Option<Packed>) -> Self {
+        Self { packed, ..self }
+    }
+
+    /// With a mask of steps at which the scan starts afresh.
+    #[must_use]
+    pub fn masked(self, is_masked: bool) -> Self {
+        Self { is_masked, ..self }
     }
 
     /// With these options.
@@ -138,16 +152,18 @@ impl PlanBuilder {
     /// cannot have as many blocks.
     #[must_use]
     pub fn build(&self, limits: &DeviceLimits) -> Option<Plan> {
-        if self.extents.elements() == 0 {
+        let Sequences { outer, len, inner } = self.sequences();
+        if outer * inner == 0 || len == 0 && !self.options.has(Options::FINAL) {
             return Some(Plan::Nothing);
         }
-        if self.extents.len == 1 && self.options == Options::default() {
+        let [whole, split] = self.strategies();
+        let kernel = self.kernel(whole)?;
+        if len == 1 && self.options == Options::default() && !self.is_masked {
             return Some(Plan::Copy {
                 input: self.inputs() - 1,
-                bytes: self.extents.elements() * self.element.bytes,
+                bytes: self.extents.elements() * kernel.element_bytes,
             });
         }
-        let [whole, split] = self.strategies();
         let whole_launch = |flags| match whole {
             Strategy::Rows => self.rows(flags, limits),
             _ => self.columns(flags, limits),
@@ -157,15 +173,15 @@ impl PlanBuilder {
             _ => self.split_columns(limits),
         };
         let is_split = match self.strategy {
-            None => self.gains_by_splitting(limits) && split_launch().is_some(),
+            None => self.can_split() && self.gains_by_splitting(limits) && split_launch().is_some(),
             Some(strategy) if strategy == whole => false,
-            Some(strategy) if strategy == split => true,
+            Some(strategy) if strategy == split && self.can_split() => true,
             Some(_) => return None,
         };
         Some(if is_split {
             Plan::Scan {
                 launches: vec![split_launch()?, whole_launch(look_back::FLAGS)?],
-                scratch_words: self.scratch_words(),
+                scratch_words: self.scratch_words(kernel),
             }
         } else {
             Plan::Scan {
@@ -183,6 +199,37 @@ impl PlanBuilder {
         } else {
             [Strategy::Columns, Strategy::SplitColumns]
         }
+    }
+
+    /// Sequences of one length, without a mask, and tiles that 32 bits count.
+    fn can_split(&self) -> bool {
+        let (units, tiles) = self.units_and_tiles();
+        let count = units
+            .checked_mul(tiles)
+            .and_then(|count| u32::try_from(count).ok());
+        self.packed.is_none() && !self.is_masked && count.is_some()
+    }
+
+    /// Outer indices or packed sequences, steps of the longest one, and channels.
+    fn sequences(&self) -> Sequences {
+        let Extents { outer, len, inner } = self.extents;
+        match self.packed {
+            None => Sequences { outer, len, inner },
+            Some(Packed { sequences, longest }) => Sequences {
+                outer: sequences,
+                len: longest,
+                inner,
+            },
+        }
+    }
+
+    /// The options with those that kernels have besides.
+    fn all_options(&self) -> u64 {
+        let flag = |is_set, option| if is_set { option } else { Options::default() };
+        self.options
+            .and(flag(self.packed.is_some(), Options::PACKED))
+            .and(flag(self.is_masked, Options::MASKED))
+            .0
     }
 
     /// Rule 5.
@@ -209,12 +256,18 @@ impl PlanBuilder {
 
     /// Rows or strips, and tiles of each.
     fn units_and_tiles(&self) -> (usize, usize) {
-        let Extents { outer, len, inner } = self.extents;
+        let Sequences { outer, len, inner } = self.sequences();
+        // A type without kernels has no plan; any size will do.
+        let kernel = self.kernel(self.strategies()[0]);
+        let bytes = kernel.map_or(size_of::<f32>(), |kernel| kernel.element_bytes);
         if inner == 1 {
-            let tile = rows::tile(self.inputs(), rows::MAX_WARPS);
+            let tile = rows::tile(self.inputs(), bytes, rows::MAX_WARPS);
             (outer, len.div_ceil(tile))
         } else {
-            (columns::strips(outer, inner), len.div_ceil(columns::TILE))
+            (
+                columns::strips(outer, inner, bytes),
+                len.div_ceil(columns::TILE),
+            )
         }
     }
 
@@ -227,76 +280,77 @@ impl PlanBuilder {
             operator,
             direction,
         } = self.operation;
-        find(operator, direction, strategy, self.element.name)
+        // Packed rows are for the kernels that take a mask.
+        let is_masked = self.is_masked || self.packed.is_some() && self.extents.inner == 1;
+        find(operator, direction, strategy, is_masked, self.element)
     }
 
-    /// The carries that an aggregate is made of are as many as the inputs.
-    fn aggregate_bytes(&self) -> usize {
-        self.inputs() * self.element.carry_bytes
-    }
-
-    fn scratch_words(&self) -> usize {
+    fn scratch_words(&self, kernel: &Kernel) -> usize {
         let (units, tiles) = self.units_and_tiles();
         let channels = if self.extents.inner == 1 {
             1
         } else {
-            columns::CHANNELS
+            columns::channels(kernel.element_bytes)
         };
-        look_back::words(
-            units,
-            channels,
-            tiles,
-            self.aggregate_bytes(),
-            self.element.carry_bytes,
-        )
+        let (aggregate, carry) = (kernel.aggregate_bytes, kernel.carry_bytes);
+        look_back::words(units, channels, tiles, aggregate, carry)
     }
 
     fn rows(&self, flags: usize, limits: &DeviceLimits) -> Option<Launch> {
-        let Extents { outer, len, .. } = self.extents;
-        let warps = rows::warps(self.inputs(), len);
-        let used = rows::shared_bytes(self.aggregate_bytes(), self.element.carry_bytes) as u32;
+        let Sequences { outer, len, .. } = self.sequences();
+        let kernel = self.kernel(Strategy::Rows)?;
+        let warps = rows::warps(self.inputs(), kernel.element_bytes, len);
+        let used = rows::shared_bytes(kernel.aggregate_bytes, kernel.carry_bytes) as u32;
         let shared = rows::blocks_per_multiprocessor(self.inputs(), warps)
             .map_or(used, |blocks| share(used, blocks as u32, limits));
+        let numbers = [outer, len, flags].map(|number| number as u64);
         Some(Launch {
-            kernel: self.kernel(Strategy::Rows)?,
+            kernel,
             grid: grid(outer as u64)?,
             block: (warps * WARP_THREADS) as u32,
             shared_bytes_used: used,
             shared_bytes: shared,
-            registers: rows::REGISTERS,
-            numbers: vec![outer as u64, len as u64, flags as u64, self.options.0],
+            registers: rows::registers(kernel.is_masked),
+            numbers: [&numbers[..], &[self.all_options()]].concat(),
         })
     }
 
     fn columns(&self, flags: usize, limits: &DeviceLimits) -> Option<Launch> {
-        let Extents { outer, len, inner } = self.extents;
+        let Sequences { outer, len, inner } = self.sequences();
+        let kernel = self.kernel(Strategy::Columns)?;
         let shared = |stages| {
-            let (aggregate, carry) = (self.aggregate_bytes(), self.element.carry_bytes);
-            columns::shared_bytes(self.inputs(), aggregate, carry, self.element.bytes, stages)
-                as u32
+            let (aggregate, carry) = (kernel.aggregate_bytes, kernel.carry_bytes);
+            columns::shared_bytes(
+                self.inputs(),
+                aggregate,
+                carry,
+                kernel.element_bytes,
+                stages,
+            ) as u32
         };
         let stages = (2..=columns::MAX_STAGES)
             .rev()
             .find(|&stages| shared(stages) <= limits.shared_bytes_per_block)?;
         let numbers = [outer, len, inner, stages, flags].map(|number| number as u64);
         Some(Launch {
-            kernel: self.kernel(Strategy::Columns)?,
-            grid: grid(columns::strips(outer, inner) as u64)?,
+            kernel,
+            grid: grid(columns::strips(outer, inner, kernel.element_bytes) as u64)?,
             block: columns::THREADS as u32,
             shared_bytes_used: shared(stages),
             shared_bytes: shared(stages),
             registers: columns::REGISTERS,
-            numbers: [&numbers[..], &[self.options.0]].concat(),
+            numbers: [&numbers[..], &[self.all_options()]].concat(),
         })
     }
 
     fn split_rows(&self, limits: &DeviceLimits) -> Option<Launch> {
         let Extents { outer, len, .. } = self.extents;
-        let (aggregate, carry) = (self.aggregate_bytes(), self.element.carry_bytes);
+        let kernel = self.kernel(Strategy::SplitRows)?;
+        let (aggregate, carry) = (kernel.aggregate_bytes, kernel.carry_bytes);
         self.split(
-            Strategy::SplitRows,
+            kernel,
             split_rows::THREADS,
-            split_rows::shared_bytes(self.inputs(), aggregate, carry, self.element.bytes),
+            split_rows::shared_bytes(self.inputs(), aggregate, carry, kernel.element_bytes),
             split_rows::REGISTERS,
             &[outer, len],
             limits,
@@ -305,11 +359,12 @@ impl PlanBuilder {
 
     fn split_columns(&self, limits: &DeviceLimits) -> Option<Launch> {
         let Extents { outer, len, inner } = self.extents;
-        let (aggregate, carry) = (self.aggregate_bytes(), self.element.carry_bytes);
+        let kernel = self.kernel(Strategy::SplitColumns)?;
+        let (aggregate, carry) = (kernel.aggregate_bytes, kernel.carry_bytes);
         self.split(
-            Strategy::SplitColumns,
-            split_columns::THREADS,
-            split_columns::shared_bytes(self.inputs(), aggregate, carry, self.element.bytes),
+            kernel,
+            split_columns::threads(kernel.element_bytes),
+            split_columns::shared_bytes(self.inputs(), aggregate, carry, kernel.element_bytes),
             split_columns::REGISTERS,
             &[outer, len, inner],
             limits,
@@ -319,7 +374,7 @@ impl PlanBuilder {
     /// A launch of as many blocks as the device can run at once, or as there are tiles.
     fn split(
         &self,
-        strategy: Strategy,
+        kernel: &'static Kernel,
         threads: usize,
         shared_bytes: usize,
         registers: u32,
@@ -333,7 +388,7 @@ impl PlanBuilder {
         let (units, tiles) = self.units_and_tiles();
         let blocks = units.saturating_mul(tiles).min(at_once as usize) as u32;
         (shared <= limits.shared_bytes_per_block && blocks > 0).then_some(Launch {
-            kernel: self.kernel(strategy)?,
+            kernel,
             grid: (blocks, 1),
             block: threads as u32,
             shared_bytes_used: shared,
@@ -346,6 +401,13 @@ impl PlanBuilder {
                 .collect(),
         })
     }
+}
+
+/// What a plan sees of a tensor.
+struct Sequences {
+    outer: usize,
+    len: usize,
+    inner: usize,
 }
 
 /// Blocks for whole rows or strips that a multiprocessor can run at once.
@@ -408,12 +470,6 @@ mod tests {
     const H200: DeviceLimits = limits(132, 228);
     /// Registers of a quarter of a multiprocessor.
     const REGISTERS: u32 = 16384;
-    const F32: ElementType = ElementType {
-        name: "f32",
-        bytes: 4,
-        carry_bytes: 4,
-    };
-
     const fn limits(multiprocessors: u32, shared_kib: u32) -> DeviceLimits {
         DeviceLimits {
             multiprocessors,
@@ -433,7 +489,7 @@ mod tests {
     }
 
     fn builder(operation: Operation, extents: Extents) -> PlanBuilder {
-        PlanBuilder::new(operation, F32, extents)
+        PlanBuilder::new(operation, "f32", extents)
     }
 
     /// The launches of a plan, and its scratch words.
@@ -506,8 +562,8 @@ mod tests {
                             direction,
                         } = operation;
                         assert_eq!(same, (operator, direction, "f32"));
-                        // The inputs, the output, two arrays of states, and scratch memory.
-                        let passed = operator.inputs() + 4 + launch.numbers.len();
+                        // The inputs, the output, the states, the mask, the boundaries, and scratch memory.
+                        let passed = operator.inputs() + 6 + launch.numbers.len();
                         assert_eq!(kernel.parameters.len(), passed, "{}", kernel.name);
                         let named = kernel.parameters.iter().rev();
                         for (&name, &number) in named.zip(launch.numbers.iter().rev()) {
@@ -529,8 +585,49 @@ mod tests {
                 }
             }
         }
+        for kernel in KERNELS.iter().filter(|kernel| kernel.element == "f32") {
+            let is_reached = reached.contains(&kernel.name);
+            assert_eq!(is_reached, !kernel.is_masked, "{}", kernel.name);
+        }
+    }
+
+    #[test]
+    fn packed_and_masked_scans_have_plans_of_whole_sequences() {
+        let packed = Some(Packed {
+            sequences: 7,
+            longest: 900,
+        });
         for kernel in KERNELS {
-            assert!(reached.contains(&kernel.name), "{}", kernel.name);
+            let operation = Operation::new(kernel.operator, kernel.direction);
+            for inner in [1, 3] {
+                let extents = extents(1, 1 << 24, inner);
+                let builder = PlanBuilder::new(operation, kernel.element, extents);
+                for builder in [builder.packed(packed), builder.masked(true)] {
+                    let (launches, _) = launches(builder, &H200);
+                    assert_eq!(launches.len(), 1, "{builder:?}");
+                    let got = (launches[0].kernel.is_masked, launches[0].numbers[0]);
+                    let expected = if builder.is_masked {
+                        (true, 1)
+                    } else {
+                        (inner == 1, 7)
+                    };
+                    assert_eq!(got, expected, "{builder:?}");
+                    let split = builder.strategy(Some(builder.strategies()[1]));
+                    assert_eq!(split.build(&H200), None, "{split:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sequences_without_steps_have_final_states() {
+        for operation in operations() {
+            for inner in [1, 3] {
+                let builder = builder(operation, extents(4, 0, inner));
+                let with_state = builder.options(Options::FINAL.and(Options::INITIAL));
+                assert_eq!(builder.build(&H200), Some(Plan::Nothing));
+                assert_eq!(launches(with_state, &H200).0.len(), 1);
+            }
         }
     }
 
@@ -689,11 +786,7 @@ mod tests {
     fn a_type_without_kernels_has_no_plan() {
         for operation in operations() {
             for inner in [1, 2] {
-                let element = ElementType {
-                    name: "u128",
-                    ..F32
-                };
-                let builder = PlanBuilder::new(operation, element, extents(2, 3, inner));
+                let builder = PlanBuilder::new(operation, "u128", extents(2, 3, inner));
                 assert_eq!(builder.build(&H200), None);
             }
         }

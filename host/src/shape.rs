@@ -2,7 +2,7 @@
 
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::operation::Operation;
+use crate::operation::{Operation, Operator};
 
 /// A row-major tensor as an operation along one axis sees it.
 ///
@@ -89,6 +89,12 @@ pub(crate) fn validate<T: Element>(
     out: Option<usize>,
 ) -> Result<Extents> {
     let extents = extents::<T>(operation, shape, axis)?;
+    if operation.operator == Operator::AffineScan && !T::HAS_AFFINE_SCAN {
+        return Err(Error::UnsupportedElement {
+            operation,
+            element: T::NAME,
+        });
+    }
     let names = operation.operator.arguments();
     if inputs.len() != names.len() {
         return Err(Error::InputCount {
@@ -97,21 +103,32 @@ pub(crate) fn validate<T: Element>(
             got: inputs.len(),
         });
     }
-    for (&argument, got) in names
-        .iter()
-        .chain(&["out"])
-        .zip(inputs.iter().copied().chain(out))
-    {
-        let expected = extents.elements();
-        if got != expected {
-            return Err(Error::LengthMismatch {
-                operation,
-                argument,
-                shape: shape.to_vec(),
-                expected,
-                got,
-            });
-        }
-    }
+    let tensors = names.iter().copied().zip(inputs.iter().copied());
+    validate_lengths(
+        operation,
+        tensors.chain(out.map(|len| ("out", len))),
+        shape,
+        extents,
+    )?;
     Ok(extents)
+}
+
+/// Checks that each tensor, a name and a length, has as many elements as `shape`.
+pub(crate) fn validate_lengths(
+    operation: Operation,
+    mut tensors: impl Iterator<Item = (&'static str, usize)>,
+    shape: &[usize],
+    extents: Extents,
+) -> Result<()> {
+    let expected = extents.elements();
+    match tensors.find(|&(_, got)| got != expected) {
+        None => Ok(()),
+        Some((argument, got)) => Err(Error::LengthMismatch {
+            operation,
+            argument,
+            shape: shape.to_vec(),
+            expected,
+            got,
+        }),
+    }
 }

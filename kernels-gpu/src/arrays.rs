@@ -1,18 +1,22 @@
 //! What a scan reads and writes besides its steps: states, flags, and how it is asked to go.
 
-use crate::monoid::Operator;
-use cuda_std::Global;
+use crate::monoid::Action;
+use cuda_std::{Global, Scalar};
 
 /// The arrays of a scan. Those that [`Options`] does not name are not accessed, and may be anything.
-pub struct Arrays<M: Operator<I>, const I: usize> {
+pub struct Arrays<M: Action, E, const I: usize> {
     /// The inputs.
-    pub inputs: [Global<M::Element>; I],
+    pub inputs: [Global<E>; I],
     /// The output.
-    pub output: Global<M::Element>,
+    pub output: Global<E>,
     /// The carry that enters each sequence.
     pub initial: Global<M::Carry>,
     /// The carry after each sequence.
     pub last: Global<M::Carry>,
+    /// For each step, whatever the channel, whether the scan starts afresh there: not 0.
+    pub mask: Global<u8>,
+    /// Where each packed sequence begins, and after the last of them where it ends: in steps.
+    pub boundaries: Global<u64>,
     /// What the blocks of a split scan tell each other: see [`look_back`](crate::look_back).
     pub scratch: Global<u64>,
 }
@@ -28,6 +32,10 @@ impl Options {
     pub const FINAL: Self = Self(2);
     /// The result at a step is the carry before it, not after it.
     pub const EXCLUSIVE: Self = Self(4);
+    /// Sequences of several lengths are packed one after another; [`Arrays::boundaries`] says where they begin.
+    pub const PACKED: Self = Self(8);
+    /// [`Arrays::mask`] says where the scan starts afresh; for operators that take one.
+    pub const MASKED: Self = Self(16);
 
     /// Whether all options of `other` are among these.
     #[inline(always)]
@@ -43,17 +51,48 @@ impl Options {
     }
 }
 
-impl<M: Operator<I>, const I: usize> Arrays<M, I> {
-    /// The carry that enters a sequence.
+/// The steps of a sequence: where they begin among all steps, and how many they are.
+#[derive(Clone, Copy)]
+pub struct Span {
+    /// The first step.
+    pub first: usize,
+    /// Steps.
+    pub len: usize,
+}
+
+impl<M: Action, E: Scalar, const I: usize> Arrays<M, E, I> {
+    /// The steps of sequence `outer`; each has `len` of them, unless they are packed.
+    ///
+    /// # Safety
+    /// With [`Options::PACKED`], the array has an element for it and one more.
+    #[inline(always)]
+    pub unsafe fn span(&self, options: Options, outer: usize, len: usize) -> Span {
+        if options.has(Options::PACKED) {
+            // SAFETY: says the caller.
+            let (first, end) =
+                unsafe { (self.boundaries.read(outer), self.boundaries.read(outer + 1)) };
+            Span {
+                first: first as usize,
+                len: (end - first) as usize,
+            }
+        } else {
+            Span {
+                first: outer * len,
+                len,
+            }
+        }
+    }
+
+    /// The carry that enters a sequence of `len` steps.
     ///
     /// # Safety
     /// With [`Options::INITIAL`], the array has an element for it.
     #[inline(always)]
-    pub unsafe fn start(&self, options: Options, sequence: usize) -> M::Carry {
+    pub unsafe fn start(&self, options: Options, sequence: usize, len: usize) -> M::Carry {
         if options.has(Options::INITIAL) {
             // SAFETY: says the caller.
             unsafe { self.initial.read(sequence) }
-        } else if options.has(Options::EXCLUSIVE) {
+        } else if options.has(Options::EXCLUSIVE) || len == 0 {
             M::EMPTY
         } else {
             M::START

@@ -28,8 +28,8 @@ impl<M: Action> Chain<M> {
     /// What enters tile `tile`, after all tiles before it.
     #[inline(always)]
     #[must_use]
-    pub fn carry(&self, tile: usize) -> M::Carry {
-        if tile.is_multiple_of(GROUP) {
+    pub fn carry(&self, tile: u32) -> M::Carry {
+        if tile.is_multiple_of(GROUP as u32) {
             self.base
         } else {
             self.within.apply(self.base)
@@ -38,14 +38,14 @@ impl<M: Action> Chain<M> {
 
     /// Takes the chain through tile `tile`, whose aggregate is `total`.
     #[inline(always)]
-    pub fn advance(&mut self, tile: usize, total: M) {
-        let position = tile % GROUP;
+    pub fn advance(&mut self, tile: u32, total: M) {
+        let position = tile % GROUP as u32;
         self.within = if position == 0 {
             total
         } else {
             self.within.then(total)
         };
-        if position == GROUP - 1 {
+        if position == GROUP as u32 - 1 {
             self.base = self.within.apply(self.base);
         }
     }

@@ -13,7 +13,7 @@
 //! this time a channel in which that happens takes the steps of the tile in serial order.
 
 use crate::{
-    arrays::{Arrays, Options},
+    arrays::{Arrays, Options, Span},
     block,
     chain::Chain,
     direction::Order,
@@ -23,26 +23,24 @@ use crate::{
     strip::{Results, Steps, Strip, compose, slot},
     tiling::{
         WARP_THREADS,
-        columns::{
-            CHANNELS, LANE_CHANNELS, STAGE, STEPS, TILE, WARPS, bytes_before_stages, strips,
-        },
+        columns::{STEPS, TILE, WARPS, bytes_before_stages, strips},
     },
 };
-use cuda_std::{async_copy, shared, thread, warp};
+use cuda_std::{Scalar, async_copy, shared, thread, warp};
 
-/// Scans each channel of `outer` × `len` × `inner` elements along `len`, with `stages` tiles in shared memory: one that is
-/// scanned, the others on their way. Where `flags` are given, only the strips that are flagged, at once in serial order.
+/// Scans each channel of `outer` × `len` × `inner` elements along `len`, or with as many steps as the boundaries say, with `stages`
+/// tiles in shared memory: one that is scanned, the others on their way. Where `flags` are given, only the strips that are flagged, at once in serial order.
 ///
 /// # Safety
 /// - The inputs and the output have `outer · len · inner` elements; the inputs are written, and do not overlap the
-///   output. The arrays of carries that the options name have `outer · inner` elements.
+///   output. The arrays that the options and the operator name have as many elements as there are sequences, steps or boundaries.
 /// - The grid has a block for each of the [`strips`], counted by [`block::index`]; a block
 ///   is of [`THREADS`](crate::tiling::columns::THREADS) threads.
 /// - `stages` is 2 or 3, and the launch has [`tiling::columns::shared_bytes`](crate::tiling::columns::shared_bytes) of
 ///   dynamic shared memory for them.
 #[inline(always)]
-pub unsafe fn scan_columns<M, D, const I: usize>(
-    arrays: &Arrays<M, I>,
+pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usize>(
+    arrays: &Arrays<M, E, I>,
     outer: u64,
     len: u64,
     inner: u64,
@@ -50,13 +48,14 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
     flags: u64,
     options: u64,
 ) where
-    M: Operator<I>,
+    M: Operator<E, I>,
+    E: Scalar,
     D: Order,
 {
-    let (outer, len, inner) = (outer as usize, len as usize, inner as usize);
+    let (outer, inner) = (outer as usize, inner as usize);
     let (stages, options) = (stages as usize, Options(options));
     let strip = block::index();
-    if strip >= strips(outer, inner) {
+    if strip >= strips(outer, inner, size_of::<E>()) {
         return;
     }
     let mut careful = false;
@@ -72,35 +71,30 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
     let warp = thread::thread_idx_x() as usize / WARP_THREADS;
 
     // At least 1: a division that cannot panic leaves no panic in the PTX.
-    let across = inner.div_ceil(CHANNELS).max(1);
-    let (outer, channel) = (strip / across, strip % across * CHANNELS);
-    let tiles = len.div_ceil(TILE);
+    let across = inner.div_ceil(WARP_THREADS * C).max(1);
+    let (outer, channel) = (strip / across, strip % across * (WARP_THREADS * C));
     // SAFETY: shared memory holds two sets of aggregates, a carry for each channel, a word for each warp, and the stages. The
     // strip lies in the arrays; only this block writes it. All threads of the block go through the same tiles, so that
     // they are together at each barrier and vote.
     unsafe {
         let shared = shared::dynamic_shared_mem::<u32>();
         let aggregates = |set: usize| {
-            let words = words::<M>() * WARPS * CHANNELS;
-            Slots::<M>::new(shared.add(set * words), WARPS * CHANNELS)
+            let words = words::<M>() * WARPS * (WARP_THREADS * C);
+            Slots::<M>::new(shared.add(set * words), WARPS * (WARP_THREADS * C))
         };
-        let after_aggregates = shared.add(2 * words::<M>() * WARPS * CHANNELS);
-        let carries_of_channels = Slots::<M::Carry>::new(after_aggregates, CHANNELS);
-        let votes = after_aggregates.add(words::<M::Carry>() * CHANNELS);
-        let before = bytes_before_stages(size_of::<M>(), size_of::<M::Carry>());
+        let after_aggregates = shared.add(2 * words::<M>() * WARPS * (WARP_THREADS * C));
+        let carries_of_channels = Slots::<M::Carry>::new(after_aggregates, WARP_THREADS * C);
+        let votes = after_aggregates.add(words::<M::Carry>() * (WARP_THREADS * C));
+        let before = bytes_before_stages(size_of::<M>(), size_of::<M::Carry>(), size_of::<E>());
         let stage = |number: usize| {
-            shared::dynamic_shared_mem::<M::Element>()
-                .add(before / size_of::<M::Element>() + number * I * STAGE)
+            shared::dynamic_shared_mem::<E>()
+                .add(before / size_of::<E>() + number * I * (TILE * WARP_THREADS * C))
         };
-        let view = Strip::<M, D, I>::new(
-            arrays,
-            options,
-            outer * len * inner + channel,
-            channel,
-            len,
-            inner,
-        );
-        let sequence = outer * inner + channel + lane * LANE_CHANNELS;
+        let span = arrays.span(options, outer, len as usize);
+        let Span { len, .. } = span;
+        let tiles = len.div_ceil(TILE);
+        let view = Strip::<M, E, D, I, V, C>::new(arrays, options, span, channel, inner);
+        let sequence = outer * inner + channel + lane * C;
         let row = warp * STEPS;
         loop {
             let mut ahead = 0;
@@ -109,11 +103,11 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
                 async_copy::commit();
                 ahead += 1;
             }
-            let mut carries = [M::START; LANE_CHANNELS];
+            let mut carries = [M::START; C];
             let mut c = 0;
-            while c < LANE_CHANNELS {
-                if lane * LANE_CHANNELS + c < view.channels() {
-                    carries[c] = arrays.start(options, sequence + c);
+            while c < C {
+                if lane * C + c < view.channels() {
+                    carries[c] = arrays.start(options, sequence + c, len);
                 }
                 c += 1;
             }
@@ -152,8 +146,8 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
                 let aggregates = aggregates(tile % 2);
                 let own = compose(&steps);
                 let mut c = 0;
-                while c < LANE_CHANNELS {
-                    aggregates.write(slot(warp, c, lane), own[c]);
+                while c < C {
+                    aggregates.write(slot::<C>(warp, c, lane), own[c]);
                     c += 1;
                 }
                 // The aggregates are read after all of them are written.
@@ -162,7 +156,7 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
                 let mut entering = carries;
                 let mut after = carries;
                 let mut c = 0;
-                while c < LANE_CHANNELS {
+                while c < C {
                     let mut before = M::IDENTITY;
                     let mut total = M::IDENTITY;
                     let mut w = 0;
@@ -170,21 +164,23 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
                         if w == warp {
                             before = total;
                         }
-                        total = total.then(aggregates.read(slot(w, c, lane), total));
+                        total = total.then(aggregates.read(slot::<C>(w, c, lane), total));
                         w += 1;
                     }
                     entering[c] = before.apply(carries[c]);
-                    chains[c].advance(tile, total);
-                    after[c] = chains[c].carry(tile + 1);
+                    chains[c].advance(tile as u32, total);
+                    after[c] = chains[c].carry(tile as u32 + 1);
                     c += 1;
                 }
                 let mut results = Results::new(&steps, entering, options);
                 if careful {
                     // In place of the aggregates, which all have read by then.
-                    let words = words::<M>() * WARPS * CHANNELS;
-                    let lasts =
-                        Slots::<M::Carry>::new(shared.add(tile % 2 * words), WARPS * CHANNELS);
-                    let chosen = not_finite::<M>(&results.last, &after, &lasts);
+                    let words = words::<M>() * WARPS * (WARP_THREADS * C);
+                    let lasts = Slots::<M::Carry>::new(
+                        shared.add(tile % 2 * words),
+                        WARPS * (WARP_THREADS * C),
+                    );
+                    let chosen = not_finite::<M, C>(&results.last, &after, &lasts);
                     if warp::vote_any(warp::FULL_MASK, chosen.contains(&true)) {
                         replay(
                             &steps,
@@ -196,7 +192,7 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
                         );
                         results = Results::new(&steps, entering, options);
                         let mut c = 0;
-                        while c < LANE_CHANNELS {
+                        while c < C {
                             if chosen[c] {
                                 chains[c] = Chain::new(after[c]);
                             }
@@ -205,7 +201,7 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
                     }
                 }
                 let mut c = 0;
-                while c < LANE_CHANNELS {
+                while c < C {
                     finite &= M::is_finite_carry(results.last[c]) & M::is_finite_carry(after[c]);
                     c += 1;
                 }
@@ -215,8 +211,8 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
             }
             if careful || block::all(votes, finite) {
                 let mut c = 0;
-                while c < LANE_CHANNELS && warp == 0 {
-                    if options.has(Options::FINAL) && lane * LANE_CHANNELS + c < view.channels() {
+                while c < C && warp == 0 {
+                    if options.has(Options::FINAL) && lane * C + c < view.channels() {
                         arrays.last.write(sequence + c, carries[c]);
                     }
                     c += 1;
@@ -241,30 +237,30 @@ pub unsafe fn scan_columns<M, D, const I: usize>(
 /// the same carry in `after`. `slots` holds a carry for each warp and channel in shared memory; other threads may
 /// have read it since the last barrier.
 #[inline(always)]
-unsafe fn not_finite<M: Action>(
-    last: &[M::Carry; LANE_CHANNELS],
-    after: &[M::Carry; LANE_CHANNELS],
+unsafe fn not_finite<M: Action, const C: usize>(
+    last: &[M::Carry; C],
+    after: &[M::Carry; C],
     slots: &Slots<M::Carry>,
-) -> [bool; LANE_CHANNELS] {
+) -> [bool; C] {
     let lane = thread::thread_idx_x() as usize % WARP_THREADS;
     let warp = thread::thread_idx_x() as usize / WARP_THREADS;
-    let mut found = [false; LANE_CHANNELS];
+    let mut found = [false; C];
     // SAFETY: each thread and channel has a slot. The barriers put the writes after the reads of before, and the reads
     // here after the writes.
     unsafe {
         thread::sync_threads();
         let mut c = 0;
-        while c < LANE_CHANNELS {
-            slots.write(slot(warp, c, lane), last[c]);
+        while c < C {
+            slots.write(slot::<C>(warp, c, lane), last[c]);
             c += 1;
         }
         thread::sync_threads();
         let mut c = 0;
-        while c < LANE_CHANNELS {
+        while c < C {
             let mut finite = M::is_finite_carry(after[c]);
             let mut w = 0;
             while w < WARPS {
-                finite &= M::is_finite_carry(slots.read(slot(w, c, lane), after[c]));
+                finite &= M::is_finite_carry(slots.read(slot::<C>(w, c, lane), after[c]));
                 w += 1;
             }
             found[c] = !finite;
@@ -281,13 +277,13 @@ unsafe fn not_finite<M: Action>(
 /// All threads of the block call it together, those of a channel with the same `carries` and `chosen`. `slots` holds a
 /// carry for each channel in shared memory, last accessed before a barrier.
 #[inline(always)]
-unsafe fn replay<M: Action>(
-    steps: &Steps<M>,
-    carries: &[M::Carry; LANE_CHANNELS],
+unsafe fn replay<M: Action, const C: usize>(
+    steps: &Steps<M, C>,
+    carries: &[M::Carry; C],
     slots: &Slots<M::Carry>,
-    chosen: &[bool; LANE_CHANNELS],
-    entering: &mut [M::Carry; LANE_CHANNELS],
-    after: &mut [M::Carry; LANE_CHANNELS],
+    chosen: &[bool; C],
+    entering: &mut [M::Carry; C],
+    after: &mut [M::Carry; C],
 ) {
     let lane = thread::thread_idx_x() as usize % WARP_THREADS;
     let warp = thread::thread_idx_x() as usize / WARP_THREADS;
@@ -298,10 +294,10 @@ unsafe fn replay<M: Action>(
         unsafe {
             if turn == warp {
                 let mut c = 0;
-                while c < LANE_CHANNELS {
+                while c < C {
                     let mut state = carries[c];
                     if turn > 0 {
-                        state = slots.read(slot(0, c, lane), state);
+                        state = slots.read(slot::<C>(0, c, lane), state);
                     }
                     if chosen[c] {
                         entering[c] = state;
@@ -311,7 +307,7 @@ unsafe fn replay<M: Action>(
                         state = steps[t][c].apply(state);
                         t += 1;
                     }
-                    slots.write(slot(0, c, lane), state);
+                    slots.write(slot::<C>(0, c, lane), state);
                     c += 1;
                 }
             }
@@ -320,10 +316,10 @@ unsafe fn replay<M: Action>(
         turn += 1;
     }
     let mut c = 0;
-    while c < LANE_CHANNELS {
+    while c < C {
         if chosen[c] {
             // SAFETY: the last warp wrote the slots before the last barrier.
-            after[c] = unsafe { slots.read(slot(0, c, lane), after[c]) };
+            after[c] = unsafe { slots.read(slot::<C>(0, c, lane), after[c]) };
         }
         c += 1;
     }

@@ -5,13 +5,16 @@ use crate::{
     arrays::Arrays,
     columns::scan_columns,
     direction::{Direction, Forward, Order, Reverse},
-    monoid::{Action, Affine, Sum},
+    monoid::{Action, Affine, Restarting, Sum},
     rows::scan_rows,
     split_columns::scan_split_columns,
     split_rows::scan_split_rows,
-    tiling::rows::subtiles,
+    tiling::{
+        columns::lane_channels,
+        rows::{subtiles, vector},
+    },
 };
-use cuda_std::{Global, kernel};
+use cuda_std::{BF16, Complex32, F16, Global, kernel};
 
 /// The operator that joins the steps of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,8 +51,8 @@ impl Operator {
     }
 }
 
-/// How sequences are scanned. Each takes the addresses of the inputs, the output, the initial and the final carries and the
-/// scratch memory, then numbers.
+/// How sequences are scanned. Each takes the addresses of the inputs, the output, the initial and the final carries, the mask, the
+/// boundaries and the scratch memory, then numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// Steps are neighbours, a block scans a row: [`scan_rows`], with the numbers (rows, len, flags, options).
@@ -75,49 +78,104 @@ pub struct Kernel {
     pub direction: Direction,
     /// How it goes about it.
     pub strategy: Strategy,
+    /// Whether a mask says at which steps the scan starts afresh.
+    pub is_masked: bool,
     /// The name of the elements' type.
     pub element: &'static str,
+    /// Bytes of an element.
+    pub element_bytes: usize,
+    /// Bytes of an aggregate.
+    pub aggregate_bytes: usize,
+    /// Bytes of a carry.
+    pub carry_bytes: usize,
     /// Its parameters, in order. Each is 64 bits: the address of an array, or a number.
     pub parameters: &'static [&'static str],
 }
 
-/// The kernel for an operator, a direction, a strategy, and a type of elements.
+/// The kernel for an operator, a direction, a strategy, a mask or none, and a type of elements.
 #[must_use]
 pub fn find(
     operator: Operator,
     direction: Direction,
     strategy: Strategy,
+    is_masked: bool,
     element: &str,
 ) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| {
         (kernel.operator, kernel.direction, kernel.strategy) == (operator, direction, strategy)
-            && kernel.element == element
+            && (kernel.is_masked, kernel.element) == (is_masked, element)
     })
 }
 
+/// The kernels of a type of elements: for each strategy and direction a function, and its line in the table.
 macro_rules! kernels {
-    ($($name:ident: $operator:ident $aggregate:ident<$element:ident> [$($input:ident)*] -> $output:ident, $order:ident, $strategy:ident;)*) => {
+    ($($element:ident $name:ident {
+        $($strategy:ident $is_masked:literal $operator:ident $aggregate:ty, [$($input:ident)*], $forward:ident $reverse:ident;)*
+    })*) => {
         /// All kernels.
-        pub const KERNELS: &[Kernel] = &[$(Kernel {
-            name: stringify!($name),
+        pub const KERNELS: &[Kernel] = &[$($(
+            kernels!(@row $element $name $strategy $is_masked $operator $aggregate, [$($input)*], Forward $forward),
+            kernels!(@row $element $name $strategy $is_masked $operator $aggregate, [$($input)*], Reverse $reverse),
+        )*)*];
+        $($(
+            kernels!(@kernel $element $strategy $operator $aggregate, [$($input)*], Forward $forward);
+            kernels!(@kernel $element $strategy $operator $aggregate, [$($input)*], Reverse $reverse);
+        )*)*
+
+        /// Calls the kernel of that name, with an array for each of its parameters that is one, each of them a [`Global`], and the
+        /// numbers.
+        ///
+        /// # Panics
+        /// If the arrays are not of the kernel's types.
+        ///
+        /// # Safety
+        /// As the kernel's.
+        #[cfg(not(target_arch = "nvptx64"))]
+        pub unsafe fn call(kernel: &Kernel, arrays: &[&dyn core::any::Any], numbers: &[u64]) {
+            match kernel.name {
+                $($(
+                    stringify!($forward) => kernels!(@call $strategy $element, [$($input)*], $forward, arrays, numbers),
+                    stringify!($reverse) => kernels!(@call $strategy $element, [$($input)*], $reverse, arrays, numbers),
+                )*)*
+                name => panic!("{name} is not a kernel"),
+            }
+        }
+    };
+    (@row $element:ident $name:ident $strategy:ident $is_masked:literal $operator:ident $aggregate:ty, [$($input:ident)*], $order:ident $function:ident) => {
+        Kernel {
+            name: stringify!($function),
             operator: Operator::$operator,
             direction: <$order as Order>::DIRECTION,
             strategy: Strategy::$strategy,
-            element: stringify!($element),
-            parameters: kernels!(@parameters $strategy $($input)* $output initial last scratch),
-        }),*];
-        $(kernels!(@kernel $strategy $name: $operator $aggregate<$element> [$($input)*] -> $output, $order);)*
+            is_masked: $is_masked,
+            element: stringify!($name),
+            element_bytes: size_of::<$element>(),
+            aggregate_bytes: size_of::<$aggregate>(),
+            carry_bytes: size_of::<<$aggregate as Action>::Carry>(),
+            parameters: kernels!(@parameters $strategy $($input)*),
+        }
     };
-    (@parameters Rows $($array:ident)*) => { &[$(stringify!($array),)* "rows", "len", "flags", "options"] };
-    (@parameters Columns $($array:ident)*) => { &[$(stringify!($array),)* "outer", "len", "inner", "stages", "flags", "options"] };
-    (@parameters SplitRows $($array:ident)*) => { &[$(stringify!($array),)* "rows", "len", "options"] };
-    (@parameters SplitColumns $($array:ident)*) => { &[$(stringify!($array),)* "outer", "len", "inner", "options"] };
-    (@kernel Rows $($rest:tt)*) => { kernels!(@kernel scan_rows(rows len flags options) [{ subtiles(INPUTS) }] $($rest)*); };
-    (@kernel Columns $($rest:tt)*) => { kernels!(@kernel scan_columns(outer len inner stages flags options) [] $($rest)*); };
-    (@kernel SplitRows $($rest:tt)*) => { kernels!(@kernel scan_split_rows(rows len options) [{ subtiles(INPUTS) }] $($rest)*); };
-    (@kernel SplitColumns $($rest:tt)*) => { kernels!(@kernel scan_split_columns(outer len inner options) [] $($rest)*); };
-    (@kernel $body:ident($($number:ident)*) [$($subtiles:tt)?] $name:ident: $operator:ident $aggregate:ident<$element:ident> [$($input:ident)*] -> $output:ident, $order:ident) => {
-        #[doc = concat!("[`", stringify!($body), "`] of [`", stringify!($aggregate), "`], [`", stringify!($order), "`], ", stringify!($element), ".")]
+    (@parameters $strategy:ident $($input:ident)*) => {
+        kernels!(@numbers $strategy [$($input,)* "out", "initial", "last", "mask", "boundaries", "scratch"])
+    };
+    (@numbers Rows [$($input:ident,)* $($array:literal),*]) => { &[$(stringify!($input),)* $($array,)* "rows", "len", "flags", "options"] };
+    (@numbers Columns [$($input:ident,)* $($array:literal),*]) => { &[$(stringify!($input),)* $($array,)* "outer", "len", "inner", "stages", "flags", "options"] };
+    (@numbers SplitRows [$($input:ident,)* $($array:literal),*]) => { &[$(stringify!($input),)* $($array,)* "rows", "len", "options"] };
+    (@numbers SplitColumns [$($input:ident,)* $($array:literal),*]) => { &[$(stringify!($input),)* $($array,)* "outer", "len", "inner", "options"] };
+    (@kernel $element:ident Rows $($rest:tt)*) => {
+        kernels!(@function $element scan_rows(rows len flags options) [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
+    };
+    (@kernel $element:ident Columns $($rest:tt)*) => {
+        kernels!(@function $element scan_columns(outer len inner stages flags options) [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
+    };
+    (@kernel $element:ident SplitRows $($rest:tt)*) => {
+        kernels!(@function $element scan_split_rows(rows len options) [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
+    };
+    (@kernel $element:ident SplitColumns $($rest:tt)*) => {
+        kernels!(@function $element scan_split_columns(outer len inner options) [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
+    };
+    (@function $element:ident $body:ident($($number:ident)*) [$($subtiles:tt)?] [$($channels:tt)?] $operator:ident $aggregate:ty, [$($input:ident)*], $order:ident $name:ident) => {
+        #[doc = concat!("[`", stringify!($body), "`] of `", stringify!($aggregate), "`, [`", stringify!($order), "`], elements ", stringify!($element), ".")]
         ///
         /// # Safety
         #[doc = concat!("As [`", stringify!($body), "`].")]
@@ -125,37 +183,140 @@ macro_rules! kernels {
         #[allow(clippy::too_many_arguments, reason = "a kernel has no other way to get them")]
         pub unsafe fn $name(
             $($input: Global<$element>,)*
-            $output: Global<$element>,
-            initial: Global<<$aggregate<$element> as Action>::Carry>,
-            last: Global<<$aggregate<$element> as Action>::Carry>,
+            out: Global<$element>,
+            initial: Global<<$aggregate as Action>::Carry>,
+            last: Global<<$aggregate as Action>::Carry>,
+            mask: Global<u8>,
+            boundaries: Global<u64>,
             scratch: Global<u64>,
             $($number: u64),*
         ) {
             const INPUTS: usize = Operator::$operator.inputs();
-            let arrays = Arrays { inputs: [$($input),*], output: $output, initial, last, scratch };
+            let arrays = Arrays { inputs: [$($input),*], output: out, initial, last, mask, boundaries, scratch };
             // SAFETY: the caller's obligations are the callee's.
             unsafe {
-                $body::<$aggregate<$element>, $order, INPUTS $(, $subtiles)?>(&arrays, $($number),*);
+                $body::<$aggregate, $element, $order, INPUTS, $($subtiles,)? { vector(size_of::<$element>()) } $(, $channels)?>(&arrays, $($number),*);
             }
         }
     };
+    (@call Rows $($rest:tt)*) => { kernels!(@pass (rows len flags options) $($rest)*) };
+    (@call Columns $($rest:tt)*) => { kernels!(@pass (outer len inner stages flags options) $($rest)*) };
+    (@call SplitRows $($rest:tt)*) => { kernels!(@pass (rows len options) $($rest)*) };
+    (@call SplitColumns $($rest:tt)*) => { kernels!(@pass (outer len inner options) $($rest)*) };
+    (@pass ($($number:ident)*) $element:ident, [$($input:ident)*], $name:ident, $arrays:ident, $numbers:ident) => {{
+        let (&[$($input,)* out, initial, last, mask, boundaries, scratch], &[$($number),*]) = ($arrays, $numbers) else {
+            panic!("{} takes other parameters", stringify!($name));
+        };
+        // SAFETY: the caller's obligations are the kernel's.
+        unsafe {
+            $name(
+                $(view::<$element>($input),)*
+                view::<$element>(out),
+                view(initial),
+                view(last),
+                view(mask),
+                view(boundaries),
+                view(scratch),
+                $($number),*
+            );
+        }
+    }};
+}
+
+/// An array as the type that a kernel takes.
+#[cfg(not(target_arch = "nvptx64"))]
+fn view<T: cuda_std::Scalar>(array: &dyn core::any::Any) -> Global<T> {
+    let Some(&view) = array.downcast_ref::<Global<T>>() else {
+        panic!("an array is not of {}", core::any::type_name::<T>());
+    };
+    view
 }
 
 kernels! {
-    cumsum_rows_f32: Cumsum Sum<f32> [x] -> y, Forward, Rows;
-    cumsum_columns_f32: Cumsum Sum<f32> [x] -> y, Forward, Columns;
-    cumsum_split_rows_f32: Cumsum Sum<f32> [x] -> y, Forward, SplitRows;
-    cumsum_split_columns_f32: Cumsum Sum<f32> [x] -> y, Forward, SplitColumns;
-    reverse_cumsum_rows_f32: Cumsum Sum<f32> [x] -> y, Reverse, Rows;
-    reverse_cumsum_columns_f32: Cumsum Sum<f32> [x] -> y, Reverse, Columns;
-    reverse_cumsum_split_rows_f32: Cumsum Sum<f32> [x] -> y, Reverse, SplitRows;
-    reverse_cumsum_split_columns_f32: Cumsum Sum<f32> [x] -> y, Reverse, SplitColumns;
-    affine_scan_rows_f32: AffineScan Affine<f32> [a b] -> h, Forward, Rows;
-    affine_scan_columns_f32: AffineScan Affine<f32> [a b] -> h, Forward, Columns;
-    affine_scan_split_rows_f32: AffineScan Affine<f32> [a b] -> h, Forward, SplitRows;
-    affine_scan_split_columns_f32: AffineScan Affine<f32> [a b] -> h, Forward, SplitColumns;
-    reverse_affine_scan_rows_f32: AffineScan Affine<f32> [a b] -> h, Reverse, Rows;
-    reverse_affine_scan_columns_f32: AffineScan Affine<f32> [a b] -> h, Reverse, Columns;
-    reverse_affine_scan_split_rows_f32: AffineScan Affine<f32> [a b] -> h, Reverse, SplitRows;
-    reverse_affine_scan_split_columns_f32: AffineScan Affine<f32> [a b] -> h, Reverse, SplitColumns;
+    f32 f32 {
+        Rows false Cumsum Sum<f32>, [x], cumsum_rows_f32 reverse_cumsum_rows_f32;
+        Columns false Cumsum Sum<f32>, [x], cumsum_columns_f32 reverse_cumsum_columns_f32;
+        SplitRows false Cumsum Sum<f32>, [x], cumsum_split_rows_f32 reverse_cumsum_split_rows_f32;
+        SplitColumns false Cumsum Sum<f32>, [x], cumsum_split_columns_f32 reverse_cumsum_split_columns_f32;
+        Rows true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_rows_f32 reverse_cumsum_masked_rows_f32;
+        Columns true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_columns_f32 reverse_cumsum_masked_columns_f32;
+        Rows false AffineScan Affine<f32>, [a b], affine_scan_rows_f32 reverse_affine_scan_rows_f32;
+        Columns false AffineScan Affine<f32>, [a b], affine_scan_columns_f32 reverse_affine_scan_columns_f32;
+        SplitRows false AffineScan Affine<f32>, [a b], affine_scan_split_rows_f32 reverse_affine_scan_split_rows_f32;
+        SplitColumns false AffineScan Affine<f32>, [a b], affine_scan_split_columns_f32 reverse_affine_scan_split_columns_f32;
+        Rows true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_rows_f32 reverse_affine_scan_masked_rows_f32;
+        Columns true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_columns_f32 reverse_affine_scan_masked_columns_f32;
+    }
+    f64 f64 {
+        Rows false Cumsum Sum<f64>, [x], cumsum_rows_f64 reverse_cumsum_rows_f64;
+        Columns false Cumsum Sum<f64>, [x], cumsum_columns_f64 reverse_cumsum_columns_f64;
+        SplitRows false Cumsum Sum<f64>, [x], cumsum_split_rows_f64 reverse_cumsum_split_rows_f64;
+        SplitColumns false Cumsum Sum<f64>, [x], cumsum_split_columns_f64 reverse_cumsum_split_columns_f64;
+        Rows true Cumsum Restarting<Sum<f64>>, [x], cumsum_masked_rows_f64 reverse_cumsum_masked_rows_f64;
+        Columns true Cumsum Restarting<Sum<f64>>, [x], cumsum_masked_columns_f64 reverse_cumsum_masked_columns_f64;
+        Rows false AffineScan Affine<f64>, [a b], affine_scan_rows_f64 reverse_affine_scan_rows_f64;
+        Columns false AffineScan Affine<f64>, [a b], affine_scan_columns_f64 reverse_affine_scan_columns_f64;
+        SplitRows false AffineScan Affine<f64>, [a b], affine_scan_split_rows_f64 reverse_affine_scan_split_rows_f64;
+        SplitColumns false AffineScan Affine<f64>, [a b], affine_scan_split_columns_f64 reverse_affine_scan_split_columns_f64;
+        Rows true AffineScan Restarting<Affine<f64>>, [a b], affine_scan_masked_rows_f64 reverse_affine_scan_masked_rows_f64;
+        Columns true AffineScan Restarting<Affine<f64>>, [a b], affine_scan_masked_columns_f64 reverse_affine_scan_masked_columns_f64;
+    }
+    F16 f16 {
+        Rows false Cumsum Sum<f32>, [x], cumsum_rows_f16 reverse_cumsum_rows_f16;
+        Columns false Cumsum Sum<f32>, [x], cumsum_columns_f16 reverse_cumsum_columns_f16;
+        SplitRows false Cumsum Sum<f32>, [x], cumsum_split_rows_f16 reverse_cumsum_split_rows_f16;
+        SplitColumns false Cumsum Sum<f32>, [x], cumsum_split_columns_f16 reverse_cumsum_split_columns_f16;
+        Rows true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_rows_f16 reverse_cumsum_masked_rows_f16;
+        Columns true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_columns_f16 reverse_cumsum_masked_columns_f16;
+        Rows false AffineScan Affine<f32>, [a b], affine_scan_rows_f16 reverse_affine_scan_rows_f16;
+        Columns false AffineScan Affine<f32>, [a b], affine_scan_columns_f16 reverse_affine_scan_columns_f16;
+        SplitRows false AffineScan Affine<f32>, [a b], affine_scan_split_rows_f16 reverse_affine_scan_split_rows_f16;
+        SplitColumns false AffineScan Affine<f32>, [a b], affine_scan_split_columns_f16 reverse_affine_scan_split_columns_f16;
+        Rows true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_rows_f16 reverse_affine_scan_masked_rows_f16;
+        Columns true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_columns_f16 reverse_affine_scan_masked_columns_f16;
+    }
+    BF16 bf16 {
+        Rows false Cumsum Sum<f32>, [x], cumsum_rows_bf16 reverse_cumsum_rows_bf16;
+        Columns false Cumsum Sum<f32>, [x], cumsum_columns_bf16 reverse_cumsum_columns_bf16;
+        SplitRows false Cumsum Sum<f32>, [x], cumsum_split_rows_bf16 reverse_cumsum_split_rows_bf16;
+        SplitColumns false Cumsum Sum<f32>, [x], cumsum_split_columns_bf16 reverse_cumsum_split_columns_bf16;
+        Rows true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_rows_bf16 reverse_cumsum_masked_rows_bf16;
+        Columns true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_columns_bf16 reverse_cumsum_masked_columns_bf16;
+        Rows false AffineScan Affine<f32>, [a b], affine_scan_rows_bf16 reverse_affine_scan_rows_bf16;
+        Columns false AffineScan Affine<f32>, [a b], affine_scan_columns_bf16 reverse_affine_scan_columns_bf16;
+        SplitRows false AffineScan Affine<f32>, [a b], affine_scan_split_rows_bf16 reverse_affine_scan_split_rows_bf16;
+        SplitColumns false AffineScan Affine<f32>, [a b], affine_scan_split_columns_bf16 reverse_affine_scan_split_columns_bf16;
+        Rows true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_rows_bf16 reverse_affine_scan_masked_rows_bf16;
+        Columns true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_columns_bf16 reverse_affine_scan_masked_columns_bf16;
+    }
+    i32 i32 {
+        Rows false Cumsum Sum<i32>, [x], cumsum_rows_i32 reverse_cumsum_rows_i32;
+        Columns false Cumsum Sum<i32>, [x], cumsum_columns_i32 reverse_cumsum_columns_i32;
+        SplitRows false Cumsum Sum<i32>, [x], cumsum_split_rows_i32 reverse_cumsum_split_rows_i32;
+        SplitColumns false Cumsum Sum<i32>, [x], cumsum_split_columns_i32 reverse_cumsum_split_columns_i32;
+        Rows true Cumsum Restarting<Sum<i32>>, [x], cumsum_masked_rows_i32 reverse_cumsum_masked_rows_i32;
+        Columns true Cumsum Restarting<Sum<i32>>, [x], cumsum_masked_columns_i32 reverse_cumsum_masked_columns_i32;
+    }
+    i64 i64 {
+        Rows false Cumsum Sum<i64>, [x], cumsum_rows_i64 reverse_cumsum_rows_i64;
+        Columns false Cumsum Sum<i64>, [x], cumsum_columns_i64 reverse_cumsum_columns_i64;
+        SplitRows false Cumsum Sum<i64>, [x], cumsum_split_rows_i64 reverse_cumsum_split_rows_i64;
+        SplitColumns false Cumsum Sum<i64>, [x], cumsum_split_columns_i64 reverse_cumsum_split_columns_i64;
+        Rows true Cumsum Restarting<Sum<i64>>, [x], cumsum_masked_rows_i64 reverse_cumsum_masked_rows_i64;
+        Columns true Cumsum Restarting<Sum<i64>>, [x], cumsum_masked_columns_i64 reverse_cumsum_masked_columns_i64;
+    }
+    Complex32 c64 {
+        Rows false Cumsum Sum<Complex32>, [x], cumsum_rows_c64 reverse_cumsum_rows_c64;
+        Columns false Cumsum Sum<Complex32>, [x], cumsum_columns_c64 reverse_cumsum_columns_c64;
+        SplitRows false Cumsum Sum<Complex32>, [x], cumsum_split_rows_c64 reverse_cumsum_split_rows_c64;
+        SplitColumns false Cumsum Sum<Complex32>, [x], cumsum_split_columns_c64 reverse_cumsum_split_columns_c64;
+        Rows true Cumsum Restarting<Sum<Complex32>>, [x], cumsum_masked_rows_c64 reverse_cumsum_masked_rows_c64;
+        Columns true Cumsum Restarting<Sum<Complex32>>, [x], cumsum_masked_columns_c64 reverse_cumsum_masked_columns_c64;
+        Rows false AffineScan Affine<Complex32>, [a b], affine_scan_rows_c64 reverse_affine_scan_rows_c64;
+        Columns false AffineScan Affine<Complex32>, [a b], affine_scan_columns_c64 reverse_affine_scan_columns_c64;
+        SplitRows false AffineScan Affine<Complex32>, [a b], affine_scan_split_rows_c64 reverse_affine_scan_split_rows_c64;
+        SplitColumns false AffineScan Affine<Complex32>, [a b], affine_scan_split_columns_c64 reverse_affine_scan_split_columns_c64;
+        Rows true AffineScan Restarting<Affine<Complex32>>, [a b], affine_scan_masked_rows_c64 reverse_affine_scan_masked_rows_c64;
+        Columns true AffineScan Restarting<Affine<Complex32>>, [a b], affine_scan_masked_columns_c64 reverse_affine_scan_masked_columns_c64;
+    }
 }

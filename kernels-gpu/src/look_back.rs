@@ -170,6 +170,7 @@ impl<V: Shuffle> Published<V> {
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     unsafe fn get_batch(&self, first: usize, channel: usize, wanted: usize, like: V) -> [V; BATCH] {
         let last = wanted.min(BATCH) - 1;
+        let mut misses = 0;
         loop {
             let mut values = [like; BATCH];
             // The first that is not there.
@@ -189,8 +190,12 @@ impl<V: Shuffle> Published<V> {
             if missing == BATCH {
                 return values;
             }
-            // SAFETY: the value is wanted.
-            unsafe { self.wait(first + missing, channel) };
+            // Another look at all of them is as fast as one at those that are missing; then it is a matter of waiting.
+            if misses > 0 {
+                // SAFETY: the value is wanted.
+                unsafe { self.wait(first + missing, channel) };
+            }
+            misses += 1;
         }
     }
 }
@@ -217,7 +222,7 @@ pub struct Place {
     pub unit: u32,
     /// The tile's number in it.
     pub tile: u32,
-    /// The element of the arrays with which the row or strip begins.
+    /// The step with which its sequences begin, among all steps.
     pub start: usize,
     /// What else the strategy wants to know of it.
     pub detail: u32,
@@ -517,6 +522,7 @@ impl<M: Action> LookBack<M> {
         let (group, position) = (place.tile / GROUP as u32, place.tile % GROUP as u32);
         let first = place.unit as usize * self.tiles;
         let mut half = 0;
+        let mut misses = 0;
         // SAFETY: what is waited for belongs to tiles before this one. All lanes are together in the loop, whose conditions
         // are the same in all of them. While some lanes still read one half of the slots, others write the other one, and they
         // meet before that one is read.
@@ -524,7 +530,7 @@ impl<M: Action> LookBack<M> {
             loop {
                 let known_tiles = known.group as usize * GROUP;
                 let wanted = place.tile as usize - known_tiles;
-                let mut missing = usize::MAX;
+                let mut all = true;
                 let mut i = 0;
                 while i < SPAN {
                     let index = i * WARP_THREADS + lane;
@@ -538,16 +544,20 @@ impl<M: Action> LookBack<M> {
                             tagged as u32
                         });
                         slots.write(half * WINDOW + index, value);
-                        if !there.get() {
-                            missing = missing.min(index);
-                        }
+                        all &= there.get();
                     }
                     i += 1;
                 }
-                if !vote_all(FULL_MASK, missing == usize::MAX) {
-                    if missing != usize::MAX {
-                        self.aggregates.wait(first + known_tiles + missing, 0);
+                if !vote_all(FULL_MASK, all) {
+                    // Another look at all of them is as fast as one at those that are missing; then it is a matter of waiting.
+                    if misses > 0 {
+                        let mut index = lane;
+                        while index < wanted.min(WINDOW) {
+                            self.aggregates.wait(first + known_tiles + index, 0);
+                            index += WARP_THREADS;
+                        }
                     }
+                    misses += 1;
                     self.ask(place, known.group, window);
                     continue;
                 }

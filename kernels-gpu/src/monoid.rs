@@ -5,8 +5,7 @@
 //! For a sum both are a number. For the affine scan the aggregate is the map h ↦ a·h + b as the pair (a, b), and the
 //! carry is h alone.
 
-use core::ops::Add;
-use cuda_std::{GpuFloat, Scalar, warp::Shuffle};
+use cuda_std::{BF16, Complex32, F16, GpuFloat, Scalar, warp::Shuffle};
 
 /// Values with an associative composition and an identity. The composition need not commute.
 pub trait Monoid: Copy {
@@ -37,36 +36,71 @@ pub trait Action: Monoid + Shuffle {
     #[must_use]
     fn as_first(self) -> Self;
 
+    /// What an exclusive scan gives at this step, which `carry` enters.
+    #[inline(always)]
+    #[must_use]
+    fn before(self, carry: Self::Carry) -> Self::Carry {
+        carry
+    }
+
     /// Whether the carry is neither infinite nor NaN. Once it is, it stays so in all that comes after: what is
     /// composed with an aggregate that is not finite is not finite, and acts to give a carry that is not.
     #[must_use]
     fn is_finite_carry(carry: Self::Carry) -> bool;
 }
 
-/// An operator on tensors: how a step of the scan is made of `INPUTS` input elements, and an output element of a carry.
-pub trait Operator<const INPUTS: usize>: Action {
-    /// The type of the tensors' elements.
-    type Element: Scalar;
+/// An operator on tensors of elements `E`: how a step of the scan is made of `INPUTS` input elements, and an output element of a
+/// carry.
+pub trait Operator<E: Scalar, const INPUTS: usize>: Action {
+    /// Whether a mask can say at which steps the scan starts afresh.
+    const IS_MASKED: bool = false;
 
     /// `N` steps from `N` elements of each input; `elements(k)` gives those of input `k`, and is called once.
-    fn gather<const N: usize>(elements: impl Fn(usize) -> [Self::Element; N]) -> [Self; N];
+    fn gather<const N: usize>(elements: impl Fn(usize) -> [E; N]) -> [Self; N];
 
     /// The output element for a carry.
-    fn emit(carry: Self::Carry) -> Self::Element;
+    fn emit(carry: Self::Carry) -> E;
+
+    /// The step as one at which the scan starts afresh, if there is a mask.
+    #[inline(always)]
+    #[must_use]
+    fn restart(self) -> Self {
+        self
+    }
 }
 
-/// A floating-point type that the operators work on.
-pub trait Float: Scalar + Shuffle + GpuFloat + Add<Output = Self> {
-    /// The identity of addition. It is −0: 0 + −0 is 0, so that adding +0 would change −0.
+/// A type of tensor elements, and what a scan computes in.
+pub trait Element: Scalar {
+    /// The type of the carries.
+    type Number: Number;
+
+    /// The element as a carry: no value changes.
+    fn widen(self) -> Self::Number;
+
+    /// A carry as an element, rounded once.
+    fn narrow(number: Self::Number) -> Self;
+}
+
+/// A type that the operators compute in.
+pub trait Number: Scalar + Shuffle {
+    /// The identity of addition. For floating point it is −0: 0 + −0 is 0, so that adding +0 would change −0.
     const ADDITIVE_IDENTITY: Self;
     /// +0.
     const ZERO: Self;
     /// The identity of multiplication.
     const ONE: Self;
 
+    /// `self + summand`.
+    #[must_use]
+    fn plus(self, summand: Self) -> Self;
+
     /// `self · factor`.
     #[must_use]
     fn times(self, factor: Self) -> Self;
+
+    /// `self · factor + summand`.
+    #[must_use]
+    fn times_plus(self, factor: Self, summand: Self) -> Self;
 
     /// Whether it is neither infinite nor NaN.
     #[must_use]
@@ -75,14 +109,24 @@ pub trait Float: Scalar + Shuffle + GpuFloat + Add<Output = Self> {
 
 macro_rules! floats {
     ($($t:ident)*) => { $(
-        impl Float for $t {
+        impl Number for $t {
             const ADDITIVE_IDENTITY: Self = -0.0;
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
 
             #[inline(always)]
+            fn plus(self, summand: Self) -> Self {
+                self + summand
+            }
+
+            #[inline(always)]
             fn times(self, factor: Self) -> Self {
                 self * factor
+            }
+
+            #[inline(always)]
+            fn times_plus(self, factor: Self, summand: Self) -> Self {
+                GpuFloat::mul_add(self, factor, summand)
             }
 
             #[inline(always)]
@@ -94,16 +138,131 @@ macro_rules! floats {
 }
 floats!(f32 f64);
 
+macro_rules! integers {
+    ($($t:ident)*) => { $(
+        impl Number for $t {
+            const ADDITIVE_IDENTITY: Self = 0;
+            const ZERO: Self = 0;
+            const ONE: Self = 1;
+
+            #[inline(always)]
+            fn plus(self, summand: Self) -> Self {
+                self.wrapping_add(summand)
+            }
+
+            #[inline(always)]
+            fn times(self, factor: Self) -> Self {
+                self.wrapping_mul(factor)
+            }
+
+            #[inline(always)]
+            fn times_plus(self, factor: Self, summand: Self) -> Self {
+                self.wrapping_mul(factor).wrapping_add(summand)
+            }
+
+            #[inline(always)]
+            fn is_finite(self) -> bool {
+                true
+            }
+        }
+    )* };
+}
+integers!(i32 i64);
+
+impl Number for Complex32 {
+    const ADDITIVE_IDENTITY: Self = Self { re: -0.0, im: -0.0 };
+    const ZERO: Self = Self { re: 0.0, im: 0.0 };
+    // −0, by which `times_plus` tells it from a gate: a product with an imaginary part of 0 would make NaN of an infinity.
+    const ONE: Self = Self { re: 1.0, im: -0.0 };
+
+    #[inline(always)]
+    fn plus(self, summand: Self) -> Self {
+        Self {
+            re: self.re + summand.re,
+            im: self.im + summand.im,
+        }
+    }
+
+    #[inline(always)]
+    fn times(self, factor: Self) -> Self {
+        self.times_plus(factor, Self::ADDITIVE_IDENTITY)
+    }
+
+    #[inline(always)]
+    fn times_plus(self, factor: Self, summand: Self) -> Self {
+        if self.re.to_bits() == Self::ONE.re.to_bits()
+            && self.im.to_bits() == Self::ONE.im.to_bits()
+        {
+            return factor.plus(summand);
+        }
+        Self {
+            re: GpuFloat::mul_add(
+                self.re,
+                factor.re,
+                GpuFloat::mul_add(-self.im, factor.im, summand.re),
+            ),
+            im: GpuFloat::mul_add(
+                self.re,
+                factor.im,
+                GpuFloat::mul_add(self.im, factor.re, summand.im),
+            ),
+        }
+    }
+
+    #[inline(always)]
+    fn is_finite(self) -> bool {
+        self.re.is_finite() & self.im.is_finite()
+    }
+}
+
+macro_rules! elements {
+    ($($t:ident)*) => { $(
+        impl Element for $t {
+            type Number = $t;
+
+            #[inline(always)]
+            fn widen(self) -> $t {
+                self
+            }
+
+            #[inline(always)]
+            fn narrow(number: $t) -> $t {
+                number
+            }
+        }
+    )* };
+}
+elements!(f32 f64 i32 i64 Complex32);
+
+macro_rules! halves {
+    ($($t:ident)*) => { $(
+        impl Element for $t {
+            type Number = f32;
+
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                self.to_f32()
+            }
+
+            #[inline(always)]
+            fn narrow(number: f32) -> Self {
+                Self::from_f32(number)
+            }
+        }
+    )* };
+}
+halves!(F16 BF16);
+
 /// A sum of elements: the aggregate of the cumulative sum. It acts by addition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sum<T>(pub T);
 
-impl<T: Float> Monoid for Sum<T> {
+impl<T: Number> Monoid for Sum<T> {
     const IDENTITY: Self = Self(T::ADDITIVE_IDENTITY);
 
     #[inline(always)]
     fn then(self, next: Self) -> Self {
-        Self(self.0 + next.0)
+        Self(self.0.plus(next.0))
     }
 }
 
@@ -114,14 +273,14 @@ impl<T: Shuffle> Shuffle for Sum<T> {
     }
 }
 
-impl<T: Float> Action for Sum<T> {
+impl<T: Number> Action for Sum<T> {
     type Carry = T;
     const START: T = T::ADDITIVE_IDENTITY;
     const EMPTY: T = T::ZERO;
 
     #[inline(always)]
     fn apply(self, carry: T) -> T {
-        carry + self.0
+        carry.plus(self.0)
     }
 
     #[inline(always)]
@@ -135,17 +294,15 @@ impl<T: Float> Action for Sum<T> {
     }
 }
 
-impl<T: Float> Operator<1> for Sum<T> {
-    type Element = T;
-
+impl<E: Element> Operator<E, 1> for Sum<E::Number> {
     #[inline(always)]
-    fn gather<const N: usize>(elements: impl Fn(usize) -> [T; N]) -> [Self; N] {
-        elements(0).map(Self)
+    fn gather<const N: usize>(elements: impl Fn(usize) -> [E; N]) -> [Self; N] {
+        elements(0).map(|element| Self(element.widen()))
     }
 
     #[inline(always)]
-    fn emit(carry: T) -> T {
-        carry
+    fn emit(carry: E::Number) -> E {
+        E::narrow(carry)
     }
 }
 
@@ -158,7 +315,7 @@ pub struct Affine<T> {
     pub b: T,
 }
 
-impl<T: Float> Monoid for Affine<T> {
+impl<T: Number> Monoid for Affine<T> {
     const IDENTITY: Self = Self {
         a: T::ONE,
         b: T::ADDITIVE_IDENTITY,
@@ -183,14 +340,14 @@ impl<T: Shuffle> Shuffle for Affine<T> {
     }
 }
 
-impl<T: Float> Action for Affine<T> {
+impl<T: Number> Action for Affine<T> {
     type Carry = T;
     const START: T = T::ADDITIVE_IDENTITY;
     const EMPTY: T = T::ZERO;
 
     #[inline(always)]
     fn apply(self, carry: T) -> T {
-        self.a.mul_add(carry, self.b)
+        self.a.times_plus(carry, self.b)
     }
 
     #[inline(always)]
@@ -207,18 +364,111 @@ impl<T: Float> Action for Affine<T> {
     }
 }
 
-impl<T: Float> Operator<2> for Affine<T> {
-    type Element = T;
-
+impl<E: Element> Operator<E, 2> for Affine<E::Number> {
     #[inline(always)]
-    fn gather<const N: usize>(elements: impl Fn(usize) -> [T; N]) -> [Self; N] {
+    fn gather<const N: usize>(elements: impl Fn(usize) -> [E; N]) -> [Self; N] {
         let (a, b) = (elements(0), elements(1));
-        core::array::from_fn(|i| Self { a: a[i], b: b[i] })
+        core::array::from_fn(|i| Self {
+            a: a[i].widen(),
+            b: b[i].widen(),
+        })
     }
 
     #[inline(always)]
-    fn emit(carry: T) -> T {
-        carry
+    fn emit(carry: E::Number) -> E {
+        E::narrow(carry)
+    }
+}
+
+/// An aggregate of steps at some of which the scan may start afresh, whatever the carry: that is selected, never multiplied
+/// by 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Restarting<M> {
+    /// The aggregate since the last such step.
+    since: M,
+    /// Whether there is such a step: 0 or 1.
+    restarts: u32,
+}
+
+impl<M: Action> Monoid for Restarting<M> {
+    const IDENTITY: Self = Self {
+        since: M::IDENTITY,
+        restarts: 0,
+    };
+
+    #[inline(always)]
+    fn then(self, next: Self) -> Self {
+        let joined = self.since.then(next.since);
+        Self {
+            since: if next.restarts != 0 {
+                next.since
+            } else {
+                joined
+            },
+            restarts: self.restarts | next.restarts,
+        }
+    }
+}
+
+impl<M: Shuffle> Shuffle for Restarting<M> {
+    #[inline(always)]
+    fn map_words(self, exchange: impl Fn(u32) -> u32) -> Self {
+        Self {
+            since: self.since.map_words(&exchange),
+            restarts: exchange(self.restarts),
+        }
+    }
+}
+
+impl<M: Action> Action for Restarting<M> {
+    type Carry = M::Carry;
+    const START: M::Carry = M::START;
+    const EMPTY: M::Carry = M::EMPTY;
+
+    #[inline(always)]
+    fn apply(self, carry: M::Carry) -> M::Carry {
+        self.since
+            .apply(if self.restarts != 0 { M::START } else { carry })
+    }
+
+    #[inline(always)]
+    fn as_first(self) -> Self {
+        Self {
+            since: self.since.as_first(),
+            ..self
+        }
+    }
+
+    #[inline(always)]
+    fn before(self, carry: M::Carry) -> M::Carry {
+        if self.restarts != 0 { M::EMPTY } else { carry }
+    }
+
+    #[inline(always)]
+    fn is_finite_carry(carry: M::Carry) -> bool {
+        M::is_finite_carry(carry)
+    }
+}
+
+impl<E: Scalar, M: Operator<E, I>, const I: usize> Operator<E, I> for Restarting<M> {
+    const IS_MASKED: bool = true;
+
+    #[inline(always)]
+    fn gather<const N: usize>(elements: impl Fn(usize) -> [E; N]) -> [Self; N] {
+        M::gather(elements).map(|since| Self { since, restarts: 0 })
+    }
+
+    #[inline(always)]
+    fn emit(carry: M::Carry) -> E {
+        M::emit(carry)
+    }
+
+    #[inline(always)]
+    fn restart(self) -> Self {
+        Self {
+            since: self.since.as_first(),
+            restarts: 1,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A block scans a row, tile by tile, and keeps the carry between tiles in registers. Within a tile the scan
 //! goes up the levels, and the carry comes down them:
-//! - a lane composes the [`VECTOR`] steps of each of its vectors;
+//! - a lane composes the steps of each of its vectors;
 //! - a warp scans the lanes of a subtile with shuffles, and composes its subtiles in order;
 //! - the block scans the aggregates of its warps through shared memory;
 //! - the carry of the tile becomes that of each warp, subtile, and lane by the aggregate of what lies before it
@@ -18,7 +18,7 @@
 //! not finite stays so.
 
 use crate::{
-    arrays::{Arrays, Options},
+    arrays::{Arrays, Options, Span},
     block,
     chain::Chain,
     direction::Order,
@@ -26,34 +26,33 @@ use crate::{
     monoid::{Action, Operator},
     slots::{Slots, words},
     tile::{Items, Row},
-    tiling::{
-        WARP_THREADS,
-        rows::{MAX_WARPS, SUBTILE, VECTOR},
-    },
+    tiling::{WARP_THREADS, rows::MAX_WARPS},
     warp,
 };
-use cuda_std::{shared, thread, warp::FULL_MASK, warp::shuffle_idx};
+use cuda_std::{Scalar, shared, thread, warp::FULL_MASK, warp::shuffle_idx};
 
-/// Scans each of `rows` rows of `len` steps; where `flags` are given, only those that are flagged, at once in serial order.
+/// Scans each of `rows` rows of `len` steps, or with an operator that takes a mask as many as the boundaries say; where `flags` are given, only those that are flagged,
+/// at once in serial order.
 ///
 /// # Safety
 /// - The inputs and the output have `rows · len` elements; the inputs are written, and do not overlap the output. The
-///   arrays of carries that the options name have `rows` elements.
+///   arrays that the options and the operator name have as many elements as there are rows, steps or boundaries.
 /// - The grid has a block for each row, counted by [`block::index`]; a block is of
 ///   [`tiling::rows::warps`](crate::tiling::rows::warps) warps.
 /// - It has [`tiling::rows::shared_bytes`](crate::tiling::rows::shared_bytes) of dynamic shared memory.
 #[inline(always)]
-pub unsafe fn scan_rows<M, D, const I: usize, const K: usize>(
-    arrays: &Arrays<M, I>,
+pub unsafe fn scan_rows<M, E, D, const I: usize, const K: usize, const V: usize>(
+    arrays: &Arrays<M, E, I>,
     rows: u64,
     len: u64,
     flags: u64,
     options: u64,
 ) where
-    M: Operator<I>,
+    M: Operator<E, I>,
+    E: Scalar,
     D: Order,
 {
-    let (rows, len, options) = (rows as usize, len as usize, Options(options));
+    let (rows, options) = (rows as usize, Options(options));
     let row = block::index();
     if row >= rows {
         return;
@@ -70,15 +69,15 @@ pub unsafe fn scan_rows<M, D, const I: usize, const K: usize>(
     let lane = thread::thread_idx_x() as usize % WARP_THREADS;
     let warp = thread::thread_idx_x() as usize / WARP_THREADS;
     let warps = thread::block_dim_x() as usize / WARP_THREADS;
-    let tile = warps * K * SUBTILE;
-    let offset = warp * K * SUBTILE + lane * VECTOR;
+    let tile = warps * K * WARP_THREADS * V;
+    let offset = (warp * K * WARP_THREADS + lane) * V;
 
     // Aggregates of two tiles in turn: a warp may write those of the next tile while another still reads those
     // of this one. It cannot be two tiles ahead, since the exchange of the tile between has a barrier.
     let shared = shared::dynamic_shared_mem::<u32>();
     let mut set = 0;
 
-    // SAFETY: the row lies in the arrays; only this block writes it. A position is a multiple of VECTOR, and `whole`
+    // SAFETY: the row lies in the arrays; only this block writes it. A position is a multiple of V, and `whole`
     // is asked for the end of the tile. Shared memory holds two sets of aggregates, a
     // carry, and a word for each warp. All threads of the
     // block go through the same tiles, so that they are together at each barrier, shuffle and vote.
@@ -86,12 +85,18 @@ pub unsafe fn scan_rows<M, D, const I: usize, const K: usize>(
         let after_aggregates = shared.add(2 * MAX_WARPS * words::<M>());
         let serial_carry = Slots::new(after_aggregates, 1);
         let votes = after_aggregates.add(words::<M::Carry>());
-        let view = Row::<M, D, I>::new(arrays, options, row * len, len);
+        // Rows of several lengths are for the kernels that take a mask: a length that is no argument takes registers.
+        let Span { first, len } = if M::IS_MASKED {
+            arrays.span(options, row, len as usize)
+        } else {
+            arrays.span(Options::default(), row, len as usize)
+        };
+        let view = Row::<M, E, D, I, V>::new(arrays, options, first, len);
         loop {
-            let mut carry = arrays.start(options, row);
+            let mut carry = arrays.start(options, row, len);
             let mut chain = Chain::<M>::new(carry);
             let mut finite = true;
-            let mut number = 0;
+            let mut number: u32 = 0;
             let mut start = 0;
             let mut next = view.load::<K>(offset, view.is_whole(tile));
             while start < len {
@@ -155,16 +160,16 @@ pub(crate) struct ScannedWarp<M, const K: usize> {
 /// # Safety
 /// All lanes of the warp call it together; `lane` is the caller's.
 #[inline(always)]
-pub(crate) unsafe fn scan_warp<M: Action, const K: usize>(
+pub(crate) unsafe fn scan_warp<M: Action, const K: usize, const V: usize>(
     lane: u32,
-    items: &Items<M, K>,
+    items: &Items<M, K, V>,
 ) -> ScannedWarp<M, K> {
     let mut scanned = ScannedWarp::EMPTY;
     let mut k = 0;
     while k < K {
         let mut own = items[k][0];
         let mut j = 1;
-        while j < VECTOR {
+        while j < V {
             own = own.then(items[k][j]);
             j += 1;
         }
@@ -214,8 +219,8 @@ impl<M: Action, const K: usize> ScannedWarp<M, K> {
 /// All threads of the block call it together, with the same `carry`. `slot` is a place in shared memory that was
 /// last accessed before a barrier.
 #[inline(always)]
-unsafe fn replay<M: Action, const K: usize>(
-    items: &Items<M, K>,
+unsafe fn replay<M: Action, const K: usize, const V: usize>(
+    items: &Items<M, K, V>,
     carry: M::Carry,
     slot: &Slots<M::Carry>,
 ) -> ([M::Carry; K], M::Carry) {
@@ -247,7 +252,7 @@ unsafe fn replay<M: Action, const K: usize>(
                             carries[k] = state;
                         }
                         let mut j = 0;
-                        while j < VECTOR {
+                        while j < V {
                             state = items[k][j].apply(state);
                             j += 1;
                         }
@@ -269,33 +274,33 @@ unsafe fn replay<M: Action, const K: usize>(
 }
 
 /// What a lane's vectors become.
-pub(crate) struct Results<C, const K: usize> {
+pub(crate) struct Results<C, const K: usize, const V: usize> {
     /// The carry after each step, or before it where the scan is exclusive.
-    pub(crate) values: Items<C, K>,
+    pub(crate) values: Items<C, K, V>,
     /// Whether each vector ends with a finite carry.
     pub(crate) finite: bool,
 }
 
-impl<C: Copy, const K: usize> Results<C, K> {
+impl<C: Copy, const K: usize, const V: usize> Results<C, K, V> {
     /// Takes the carry of each vector through its steps.
     #[inline(always)]
     pub(crate) fn new<M: Action<Carry = C>>(
-        items: &Items<M, K>,
+        items: &Items<M, K, V>,
         carries: [C; K],
         options: Options,
     ) -> Self {
         let mut results = Self {
-            values: [[M::START; VECTOR]; K],
+            values: [[M::START; V]; K],
             finite: true,
         };
         let mut k = 0;
         while k < K {
             let mut carry = carries[k];
             let mut j = 0;
-            while j < VECTOR {
+            while j < V {
                 let after = items[k][j].apply(carry);
                 results.values[k][j] = if options.has(Options::EXCLUSIVE) {
-                    carry
+                    items[k][j].before(carry)
                 } else {
                     after
                 };

@@ -4,7 +4,7 @@
 //! [split rows](crate::split_rows): here by a thread for each channel.
 
 use crate::{
-    arrays::{Arrays, Options},
+    arrays::{Arrays, Options, Span},
     direction::Order,
     look_back::{LookBack, Place, Places},
     monoid::{Action, Operator},
@@ -12,32 +12,33 @@ use crate::{
     strip::{Results, Strip, compose, slot},
     tiling::{
         WARP_THREADS,
-        columns::{CHANNELS, LANE_CHANNELS, STAGE, STEPS, THREADS, TILE, WARPS, strips},
+        columns::{STEPS, THREADS, TILE, WARPS, strips},
         look_back::{PLACE_WORDS, PLACES},
         split_columns::{STAGES, bytes_before_stages},
     },
 };
-use cuda_std::{async_copy, shared, thread, warp};
+use cuda_std::{Scalar, async_copy, shared, thread, warp};
 
 /// Scans each channel of `outer` × `len` × `inner` elements along `len`, and raises the flags of the strips that are to be
 /// scanned again.
 ///
 /// # Safety
 /// - The inputs and the output have `outer · len · inner` elements; the inputs are written, and do not overlap the
-///   output. The arrays of carries that the options name have `outer · inner` elements.
+///   output. The arrays of carries that the options name have `outer · inner` elements. Nothing is packed.
 /// - The scratch memory is as [`LookBack::new`] wants it for the [`strips`] and tiles of [`TILE`] steps.
 /// - The grid is one-dimensional; a block is of
 ///   [`tiling::split_columns::THREADS`](crate::tiling::split_columns::THREADS) threads.
 /// - It has [`tiling::split_columns::shared_bytes`](crate::tiling::split_columns::shared_bytes) of dynamic shared memory.
 #[inline(always)]
-pub unsafe fn scan_split_columns<M, D, const I: usize>(
-    arrays: &Arrays<M, I>,
+pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const C: usize>(
+    arrays: &Arrays<M, E, I>,
     outer: u64,
     len: u64,
     inner: u64,
     options: u64,
 ) where
-    M: Operator<I>,
+    M: Operator<E, I>,
+    E: Scalar,
     D: Order,
 {
     let (outer, len, inner, options) = (
@@ -52,7 +53,7 @@ pub unsafe fn scan_split_columns<M, D, const I: usize>(
     let looks_back = warp >= WARPS;
     let row = warp * STEPS;
     // At least 1: a division that cannot panic leaves no panic in the PTX.
-    let across = (inner.div_ceil(CHANNELS) as u32).max(1);
+    let across = (inner.div_ceil(WARP_THREADS * C) as u32).max(1);
 
     // SAFETY: the strips lie in the arrays; only the block with a tile's ticket writes the tile. What is in shared memory twice
     // is written for one tile while it is read for the other. The ticket of a turn is the same for all threads, so that they are
@@ -61,34 +62,31 @@ pub unsafe fn scan_split_columns<M, D, const I: usize>(
         let shared = shared::dynamic_shared_mem::<u32>();
         let places = Places(shared);
         let shared = shared.add(PLACES as usize * PLACE_WORDS);
-        const SLOTS: usize = WARPS * CHANNELS;
+        let slots = WARPS * WARP_THREADS * C;
         let aggregates = |turn: u32| {
             Slots::<M>::new(
-                shared.add((turn % 3) as usize * SLOTS * words::<M>()),
-                SLOTS,
+                shared.add((turn % 3) as usize * slots * words::<M>()),
+                slots,
             )
         };
-        let shared = shared.add(3 * SLOTS * words::<M>());
+        let shared = shared.add(3 * slots * words::<M>());
         let entering = |turn: u32| {
             Slots::<M::Carry>::new(
-                shared.add((turn % 2) as usize * SLOTS * words::<M::Carry>()),
-                SLOTS,
+                shared.add((turn % 2) as usize * slots * words::<M::Carry>()),
+                slots,
             )
         };
-        let before = bytes_before_stages(size_of::<M>(), size_of::<M::Carry>());
-        let stages =
-            shared::dynamic_shared_mem::<M::Element>().add(before / size_of::<M::Element>());
-        let stage = |turn: u32| stages.add((turn % STAGES) as usize * I * STAGE);
+        let before = bytes_before_stages(size_of::<M>(), size_of::<M::Carry>(), size_of::<E>());
+        let stages = shared::dynamic_shared_mem::<E>().add(before / size_of::<E>());
+        let stage =
+            |turn: u32| stages.add((turn % STAGES) as usize * I * (TILE * WARP_THREADS * C));
         // The detail of a place: the first channel of the strip.
         let strip = |place: Place| {
-            Strip::<M, D, I>::new(
-                arrays,
-                options,
-                place.start,
-                place.detail as usize,
+            let span = Span {
+                first: place.start,
                 len,
-                inner,
-            )
+            };
+            Strip::<M, E, D, I, V, C>::new(arrays, options, span, place.detail as usize, inner)
         };
         let copy = |turn: u32| {
             if let Some(place) = places.read(turn) {
@@ -98,11 +96,16 @@ pub unsafe fn scan_split_columns<M, D, const I: usize>(
         };
 
         let tiles = len.div_ceil(TILE);
-        let look_back = LookBack::<M>::new(arrays.scratch, strips(outer, inner), tiles, CHANNELS);
+        let look_back = LookBack::<M>::new(
+            arrays.scratch,
+            strips(outer, inner, size_of::<E>()),
+            tiles,
+            WARP_THREADS * C,
+        );
         let place_of = |ticket: u32| {
             look_back.by_strips(ticket, across).map(|(unit, tile)| {
-                let channel = unit % across * CHANNELS as u32;
-                let start = (unit / across) as usize * len * inner + channel as usize;
+                let channel = unit % across * (WARP_THREADS * C) as u32;
+                let start = (unit / across) as usize * len;
                 Place {
                     unit,
                     tile,
@@ -142,36 +145,36 @@ pub unsafe fn scan_split_columns<M, D, const I: usize>(
                     strip(place).steps(place.tile as usize * TILE + row, stage(turn), row, lane);
                 let own = compose(&steps);
                 let mut c = 0;
-                while c < LANE_CHANNELS {
-                    aggregates(turn).write(slot(warp, c, lane), own[c]);
+                while c < C {
+                    aggregates(turn).write(slot::<C>(warp, c, lane), own[c]);
                     c += 1;
                 }
             }
             thread::sync_threads();
             if looks_back {
                 let channel = thread - THREADS;
-                let (c, lane) = (channel % LANE_CHANNELS, channel / LANE_CHANNELS);
+                let (c, lane) = (channel % C, channel / C);
                 let mut before = [M::IDENTITY; WARPS];
                 if let Some(place) = place {
-                    let total = fold(&aggregates(turn), c, lane, &mut before);
+                    let total = fold::<M, C>(&aggregates(turn), c, lane, &mut before);
                     look_back.publish(place, channel, total);
                 }
                 if turn > 0
                     && let Some(place) = places.read(turn - 1)
                 {
-                    let total = fold(&aggregates(turn - 1), c, lane, &mut before);
+                    let total = fold::<M, C>(&aggregates(turn - 1), c, lane, &mut before);
                     let first = place.detail as usize;
                     let sequence = (place.unit / across) as usize * inner + first + channel;
                     let exists = first + channel < inner;
                     let start = if exists {
-                        arrays.start(options, sequence)
+                        arrays.start(options, sequence, len)
                     } else {
                         M::START
                     };
                     let (carry, after) = look_back.carries_of_thread(place, channel, total, start);
                     let mut w = 0;
                     while w < WARPS {
-                        entering(turn - 1).write(slot(w, c, lane), before[w].apply(carry));
+                        entering(turn - 1).write(slot::<C>(w, c, lane), before[w].apply(carry));
                         w += 1;
                     }
                     if options.has(Options::FINAL) && exists && place.tile as usize + 1 == tiles {
@@ -193,17 +196,17 @@ pub unsafe fn scan_split_columns<M, D, const I: usize>(
                     let view = strip(place);
                     let position = place.tile as usize * TILE + row;
                     let steps = view.steps(position, stage(turn - 2), row, lane);
-                    let mut carries = [M::START; LANE_CHANNELS];
+                    let mut carries = [M::START; C];
                     let mut c = 0;
-                    while c < LANE_CHANNELS {
-                        carries[c] = entering(turn - 2).read(slot(warp, c, lane), carries[c]);
+                    while c < C {
+                        carries[c] = entering(turn - 2).read(slot::<C>(warp, c, lane), carries[c]);
                         c += 1;
                     }
                     let results = Results::new(&steps, carries, options);
                     view.store(position, lane, &results.values);
                     let mut finite = true;
                     let mut c = 0;
-                    while c < LANE_CHANNELS {
+                    while c < C {
                         finite &= M::is_finite_carry(results.last[c]);
                         c += 1;
                     }
@@ -231,7 +234,7 @@ pub unsafe fn scan_split_columns<M, D, const I: usize>(
 /// # Safety
 /// The slots were written before the last barrier.
 #[inline(always)]
-unsafe fn fold<M: Action>(
+unsafe fn fold<M: Action, const C: usize>(
     aggregates: &Slots<M>,
     c: usize,
     lane: usize,
@@ -242,7 +245,7 @@ unsafe fn fold<M: Action>(
     while w < WARPS {
         before[w] = total;
         // SAFETY: says the caller.
-        total = total.then(unsafe { aggregates.read(slot(w, c, lane), total) });
+        total = total.then(unsafe { aggregates.read(slot::<C>(w, c, lane), total) });
         w += 1;
     }
     total

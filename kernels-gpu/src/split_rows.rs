@@ -19,12 +19,12 @@ use crate::{
     tiling::{
         GROUP, WARP_THREADS,
         look_back::{AHEAD, LAG, PLACE_WORDS, PLACES, RING, STAGES, WINDOW},
-        rows::{MAX_WARPS, SUBTILE, VECTOR},
+        rows::MAX_WARPS,
         split_rows::bytes_before_stages,
     },
     warp,
 };
-use cuda_std::{async_copy, shared, thread, warp::FULL_MASK, warp::vote_all};
+use cuda_std::{Scalar, async_copy, shared, thread, warp::FULL_MASK, warp::vote_all};
 
 /// What a warp does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,19 +41,20 @@ enum Role {
 ///
 /// # Safety
 /// - The inputs and the output have `rows · len` elements; the inputs are written, and do not overlap the output. The
-///   arrays of carries that the options name have `rows` elements.
+///   arrays of carries that the options name have `rows` elements. Nothing is packed.
 /// - The scratch memory is as [`LookBack::new`] wants it for tiles of
 ///   [`tiling::rows::tile`](crate::tiling::rows::tile).
 /// - The grid is one-dimensional; a block is of [`tiling::split_rows::THREADS`](crate::tiling::split_rows::THREADS) threads.
 /// - It has [`tiling::split_rows::shared_bytes`](crate::tiling::split_rows::shared_bytes) of dynamic shared memory.
 #[inline(always)]
-pub unsafe fn scan_split_rows<M, D, const I: usize, const K: usize>(
-    arrays: &Arrays<M, I>,
+pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: usize>(
+    arrays: &Arrays<M, E, I>,
     rows: u64,
     len: u64,
     options: u64,
 ) where
-    M: Operator<I>,
+    M: Operator<E, I>,
+    E: Scalar,
     D: Order,
 {
     let (rows, len, options) = (rows as usize, len as usize, Options(options));
@@ -66,14 +67,14 @@ pub unsafe fn scan_split_rows<M, D, const I: usize, const K: usize>(
     } else {
         Role::LookBack
     };
-    let tile_len = MAX_WARPS * K * SUBTILE;
-    let offset = warp * K * SUBTILE + lane * VECTOR;
+    let tile_len = MAX_WARPS * K * WARP_THREADS * V;
+    let offset = (warp * K * WARP_THREADS + lane) * V;
     let stage_len = I * tile_len;
     // Of the lane's first vector in a stage.
-    let slot = warp * SUBTILE + lane * VECTOR;
-    let stride = MAX_WARPS * SUBTILE;
+    let slot = (warp * WARP_THREADS + lane) * V;
+    let stride = MAX_WARPS * WARP_THREADS * V;
 
-    // SAFETY: the rows lie in the arrays; only the block with a tile's ticket writes the tile. A position is a multiple of VECTOR,
+    // SAFETY: the rows lie in the arrays; only the block with a tile's ticket writes the tile. A position is a multiple of V,
     // and `whole` is asked for the end of the tile. What is in shared memory twice is written for one tile while it
     // is read for the other. The ticket of a turn is the same for all threads, so that they are together at the barrier.
     unsafe {
@@ -99,14 +100,13 @@ pub unsafe fn scan_split_rows<M, D, const I: usize, const K: usize>(
                 MAX_WARPS,
             )
         };
-        let before = bytes_before_stages(I, size_of::<M>(), size_of::<M::Carry>());
-        let stages =
-            shared::dynamic_shared_mem::<M::Element>().add(before / size_of::<M::Element>());
+        let before = bytes_before_stages(I, size_of::<M>(), size_of::<M::Carry>(), size_of::<E>());
+        let stages = shared::dynamic_shared_mem::<E>().add(before / size_of::<E>());
         let stage = |turn: u32| stages.add((turn % STAGES) as usize * stage_len);
         // The detail of a place: whether all accesses to the tile can be of whole vectors.
         let row = |place: Place| {
             let whole = place.detail != 0;
-            Row::<M, D, I>::with_alignment(arrays, options, place.start, len, whole)
+            Row::<M, E, D, I, V>::with_alignment(arrays, options, place.start, len, whole)
         };
         let copy = |turn: u32| {
             if let Some(place) = places.read(turn) {
@@ -121,7 +121,7 @@ pub unsafe fn scan_split_rows<M, D, const I: usize, const K: usize>(
             look_back.by_rows(ticket).map(|(unit, tile)| {
                 let start = unit as usize * len;
                 let end = (tile as usize + 1) * tile_len;
-                let whole = Row::<M, D, I>::new(arrays, options, start, len).is_whole(end);
+                let whole = Row::<M, E, D, I, V>::new(arrays, options, start, len).is_whole(end);
                 Place {
                     unit,
                     tile,
@@ -199,7 +199,7 @@ pub unsafe fn scan_split_rows<M, D, const I: usize, const K: usize>(
                     && let Some(place) = places.read(turn - LAG)
                 {
                     if place.unit != known.unit {
-                        let base = arrays.start(options, place.unit as usize);
+                        let base = arrays.start(options, place.unit as usize, len);
                         known = Known {
                             unit: place.unit,
                             group: 0,
@@ -251,7 +251,7 @@ pub unsafe fn scan_split_rows<M, D, const I: usize, const K: usize>(
             // For each subtile, the aggregate of the lanes below this one: of the tiles that lag, the oldest first.
             let mut below = [[M::IDENTITY; K]; LAG as usize + 2];
             // The items of the tile that is stored next.
-            let mut items = [[M::IDENTITY; VECTOR]; K];
+            let mut items = [[M::IDENTITY; V]; K];
             let load = |turn: u32, place: Place| {
                 let position = place.tile as usize * tile_len + offset;
                 row(place).copied::<K>(position, place.detail != 0, stage(turn), slot, stride)

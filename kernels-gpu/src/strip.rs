@@ -1,51 +1,58 @@
 //! A warp's part of a tile of columns: copied to shared memory, read back, and stored.
 
 use crate::{
-    arrays::{Arrays, Options},
+    arrays::{Arrays, Options, Span},
     direction::{Order, index},
-    monoid::Operator,
+    monoid::{Action, Operator},
     tiling::{
         WARP_THREADS,
-        columns::{CHANNELS, LANE_CHANNELS, STAGE, STEPS, VECTOR},
+        columns::{STEPS, TILE},
     },
 };
 use core::marker::PhantomData;
-use cuda_std::{Global, Shared};
+use cuda_std::{Global, Scalar, Shared};
 
 /// What a thread holds of a tile: consecutive steps of its channels.
-pub type Steps<S> = [[S; LANE_CHANNELS]; STEPS];
+pub type Steps<S, const C: usize> = [[S; C]; STEPS];
 
-/// Some channels of one outer index, side by side, at most [`CHANNELS`].
-pub struct Strip<M: Operator<I>, D, const I: usize> {
-    inputs: [Global<M::Element>; I],
-    output: Global<M::Element>,
+/// Some channels of one outer index, side by side, at most `32 · C`.
+pub struct Strip<M: Operator<E, I>, E: Scalar, D, const I: usize, const V: usize, const C: usize> {
+    inputs: [Global<E>; I],
+    output: Global<E>,
     len: usize,
     inner: usize,
     channels: usize,
-    /// Whether copies of [`VECTOR`] channels are aligned in every input.
+    /// Whether copies of `V` channels are aligned in every input.
     aligned_inputs: bool,
     /// Whether stores of a lane's channels at once are aligned in the output.
     aligned_output: bool,
     /// Whether nothing enters the sequences.
     fresh: bool,
-    order: PhantomData<D>,
+    /// Whether there is a mask, and the steps' part of it.
+    is_masked: bool,
+    mask: Global<u8>,
+    scan: PhantomData<(M, D)>,
 }
 
-impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
-    /// The strip of the channels from `channel` on, the first of which begins at element `start`.
+impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, const C: usize>
+    Strip<M, E, D, I, V, C>
+{
+    /// The strip of the channels from `channel` on, in the sequences of `span`.
     ///
     /// # Safety
     /// Its elements lie in the inputs, which are written, and in the output.
     #[inline(always)]
     #[must_use]
     pub unsafe fn new(
-        arrays: &Arrays<M, I>,
+        arrays: &Arrays<M, E, I>,
         options: Options,
-        start: usize,
+        span: Span,
         channel: usize,
-        len: usize,
         inner: usize,
     ) -> Self {
+        let Span { first, len } = span;
+        // Without steps, there is no such element.
+        let start = if len == 0 { 0 } else { first * inner + channel };
         // SAFETY: the strip lies in the arrays, says the caller.
         let output = unsafe { arrays.output.add(start) };
         let mut strip = Self {
@@ -53,19 +60,24 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
             output,
             len,
             inner,
-            channels: (inner - channel).min(CHANNELS),
-            aligned_inputs: inner.is_multiple_of(VECTOR),
-            aligned_output: inner.is_multiple_of(LANE_CHANNELS)
-                && output.is_aligned_to::<LANE_CHANNELS>(),
+            channels: (inner - channel).min(WARP_THREADS * C),
+            aligned_inputs: inner.is_multiple_of(V),
+            aligned_output: inner.is_multiple_of(C) && output.is_aligned_to::<C>(),
             fresh: !options.has(Options::INITIAL),
-            order: PhantomData,
+            is_masked: M::IS_MASKED && options.has(Options::MASKED),
+            mask: arrays.mask,
+            scan: PhantomData,
         };
         let mut k = 0;
         while k < I {
             // SAFETY: as above.
             strip.inputs[k] = unsafe { arrays.inputs[k].add(start) };
-            strip.aligned_inputs &= strip.inputs[k].is_aligned_to::<VECTOR>();
+            strip.aligned_inputs &= strip.inputs[k].is_aligned_to::<V>();
             k += 1;
+        }
+        if strip.is_masked {
+            // SAFETY: as above.
+            strip.mask = unsafe { arrays.mask.add(first) };
         }
         strip
     }
@@ -77,7 +89,7 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
         self.channels
     }
 
-    /// Starts to copy the warp's steps, which are at `position` and after, to a stage: for each input, a row of [`CHANNELS`]
+    /// Starts to copy the warp's steps, which are at `position` and after, to a stage: for each input, a row of `32 · C`
     /// elements for each step, from row `row` on. What lies outside the strip is left as it is.
     ///
     /// # Safety
@@ -85,11 +97,11 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
     /// done.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub unsafe fn copy(&self, position: usize, stage: Shared<M::Element>, row: usize, lane: usize) {
+    pub unsafe fn copy(&self, position: usize, stage: Shared<E>, row: usize, lane: usize) {
         // SAFETY: the copy is done by the caller's rules.
         unsafe {
             if self.aligned_inputs {
-                self.copy_vectors::<VECTOR>(position, stage, row, lane);
+                self.copy_vectors::<V>(position, stage, row, lane);
             } else {
                 self.copy_vectors::<1>(position, stage, row, lane);
             }
@@ -103,13 +115,13 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
     unsafe fn copy_vectors<const N: usize>(
         &self,
         position: usize,
-        stage: Shared<M::Element>,
+        stage: Shared<E>,
         row: usize,
         lane: usize,
     ) {
         let mut first = lane * N;
-        while first < STEPS * CHANNELS {
-            let (step, channel) = (first / CHANNELS, first % CHANNELS);
+        while first < STEPS * (WARP_THREADS * C) {
+            let (step, channel) = (first / (WARP_THREADS * C), first % (WARP_THREADS * C));
             let position = position + step;
             if position < self.len && channel < self.channels {
                 let from = index::<D>(position, 1, self.len) * self.inner + channel;
@@ -117,7 +129,9 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
                 while k < I {
                     // SAFETY: the position and the channels lie in the strip, the row and the channels in the stage.
                     unsafe {
-                        let to = k * STAGE + (row + step) * CHANNELS + channel;
+                        let to = k * (TILE * WARP_THREADS * C)
+                            + (row + step) * (WARP_THREADS * C)
+                            + channel;
                         stage.copy_async::<N>(to, self.inputs[k], from);
                     }
                     k += 1;
@@ -138,25 +152,29 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
     pub unsafe fn steps(
         &self,
         position: usize,
-        stage: Shared<M::Element>,
+        stage: Shared<E>,
         row: usize,
         lane: usize,
-    ) -> Steps<M> {
-        let channel = lane * LANE_CHANNELS;
-        let mut steps = [[M::IDENTITY; LANE_CHANNELS]; STEPS];
+    ) -> Steps<M, C> {
+        let channel = lane * C;
+        let mut steps = [[M::IDENTITY; C]; STEPS];
         let mut t = 0;
         while t < STEPS {
             if position + t < self.len {
-                let at = (row + t) * CHANNELS + channel;
-                if channel + LANE_CHANNELS <= self.channels {
+                let at = (row + t) * (WARP_THREADS * C) + channel;
+                if channel + C <= self.channels {
                     // SAFETY: the steps lie in the strip, so that they were copied to the stage.
-                    steps[t] = M::gather(|k| unsafe { stage.read_vector(k * STAGE + at) });
+                    steps[t] = M::gather(|k| unsafe {
+                        stage.read_vector(k * (TILE * WARP_THREADS * C) + at)
+                    });
                 } else {
                     let mut c = 0;
-                    while c < LANE_CHANNELS {
+                    while c < C {
                         if channel + c < self.channels {
-                            // SAFETY: as above.
-                            let [step] = M::gather(|k| [unsafe { stage.read(k * STAGE + at + c) }]);
+                            let [step] = M::gather(|k| {
+                                // SAFETY: as above.
+                                [unsafe { stage.read(k * (TILE * WARP_THREADS * C) + at + c) }]
+                            });
                             steps[t][c] = step;
                         }
                         c += 1;
@@ -168,6 +186,18 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
         if position == 0 && self.fresh {
             steps[0] = steps[0].map(M::as_first);
         }
+        if self.is_masked {
+            let mut t = 0;
+            while t < STEPS {
+                if position + t < self.len {
+                    // SAFETY: the step lies in the sequences.
+                    if unsafe { self.mask.read(index::<D>(position + t, 1, self.len)) } != 0 {
+                        steps[t] = steps[t].map(M::restart);
+                    }
+                }
+                t += 1;
+            }
+        }
         steps
     }
 
@@ -177,13 +207,13 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
     /// No other thread accesses these elements of the output.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub unsafe fn store(&self, position: usize, lane: usize, results: &Steps<M::Carry>) {
-        let channel = lane * LANE_CHANNELS;
+    pub unsafe fn store(&self, position: usize, lane: usize, results: &Steps<M::Carry, C>) {
+        let channel = lane * C;
         let mut t = 0;
         while t < STEPS {
             if position + t < self.len {
                 let at = index::<D>(position + t, 1, self.len) * self.inner + channel;
-                if self.aligned_output && channel + LANE_CHANNELS <= self.channels {
+                if self.aligned_output && channel + C <= self.channels {
                     // SAFETY: the steps lie in the strip, and their address is aligned.
                     unsafe {
                         self.output
@@ -191,7 +221,7 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
                     }
                 } else {
                     let mut c = 0;
-                    while c < LANE_CHANNELS {
+                    while c < C {
                         if channel + c < self.channels {
                             // SAFETY: the step lies in the strip.
                             unsafe { self.output.write(at + c, M::emit(results[t][c])) };
@@ -206,20 +236,20 @@ impl<M: Operator<I>, D: Order, const I: usize> Strip<M, D, I> {
 }
 
 /// What a thread's steps become.
-pub struct Results<C> {
+pub struct Results<T, const C: usize> {
     /// The carry after each step, or before it where the scan is exclusive.
-    pub values: Steps<C>,
+    pub values: Steps<T, C>,
     /// The carry after the last step.
-    pub last: [C; LANE_CHANNELS],
+    pub last: [T; C],
 }
 
-impl<C: Copy> Results<C> {
+impl<T: Copy, const C: usize> Results<T, C> {
     /// Takes the carries that enter the thread's steps through them.
     #[inline(always)]
     #[must_use]
-    pub fn new<M: crate::monoid::Action<Carry = C>>(
-        steps: &Steps<M>,
-        entering: [C; LANE_CHANNELS],
+    pub fn new<M: Action<Carry = T>>(
+        steps: &Steps<M, C>,
+        entering: [T; C],
         options: Options,
     ) -> Self {
         let mut results = Self {
@@ -229,11 +259,11 @@ impl<C: Copy> Results<C> {
         let mut t = 0;
         while t < STEPS {
             let mut c = 0;
-            while c < LANE_CHANNELS {
+            while c < C {
                 let before = results.last[c];
                 let after = steps[t][c].apply(before);
                 results.values[t][c] = if options.has(Options::EXCLUSIVE) {
-                    before
+                    steps[t][c].before(before)
                 } else {
                     after
                 };
@@ -249,12 +279,12 @@ impl<C: Copy> Results<C> {
 /// The aggregate of the thread's steps of each of its channels.
 #[inline(always)]
 #[must_use]
-pub fn compose<M: crate::monoid::Action>(steps: &Steps<M>) -> [M; LANE_CHANNELS] {
+pub fn compose<M: Action, const C: usize>(steps: &Steps<M, C>) -> [M; C] {
     let mut aggregates = steps[0];
     let mut t = 1;
     while t < STEPS {
         let mut c = 0;
-        while c < LANE_CHANNELS {
+        while c < C {
             aggregates[c] = aggregates[c].then(steps[t][c]);
             c += 1;
         }
@@ -266,6 +296,6 @@ pub fn compose<M: crate::monoid::Action>(steps: &Steps<M>) -> [M; LANE_CHANNELS]
 /// Where channel `c` of a lane has its slot of a warp: neighbouring lanes have neighbouring places.
 #[inline(always)]
 #[must_use]
-pub const fn slot(warp: usize, c: usize, lane: usize) -> usize {
-    (warp * LANE_CHANNELS + c) * WARP_THREADS + lane
+pub const fn slot<const C: usize>(warp: usize, c: usize, lane: usize) -> usize {
+    (warp * C + c) * WARP_THREADS + lane
 }

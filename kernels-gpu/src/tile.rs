@@ -4,35 +4,46 @@ use crate::{
     arrays::{Arrays, Options},
     direction::{Direction, Order, first_of, index, order},
     monoid::Operator,
-    tiling::rows::{SUBTILE, VECTOR},
+    tiling::WARP_THREADS,
 };
 use core::marker::PhantomData;
-use cuda_std::{Global, Shared};
+use cuda_std::{Global, Scalar, Shared};
 
-/// What a lane holds of a tile: the vectors of `K` subtiles.
-pub type Items<S, const K: usize> = [[S; VECTOR]; K];
+/// What a lane holds of a tile: the vectors of `V` steps of `K` subtiles.
+pub type Items<S, const K: usize, const V: usize> = [[S; V]; K];
 
 /// A sequence whose steps are neighbours in memory.
-pub struct Row<M: Operator<I>, D, const I: usize> {
-    inputs: [Global<M::Element>; I],
-    output: Global<M::Element>,
+pub struct Row<M: Operator<E, I>, E: Scalar, D, const I: usize, const V: usize> {
+    inputs: [Global<E>; I],
+    output: Global<E>,
     /// Steps.
     len: usize,
-    /// Whether the vectors that begin at multiples of [`VECTOR`] positions are aligned in every array.
+    /// Whether the vectors that begin at multiples of `V` positions are aligned in every array.
     aligned: bool,
     /// Whether nothing enters the row.
     fresh: bool,
-    order: PhantomData<D>,
+    /// Whether there is a mask, and the row's part of it.
+    is_masked: bool,
+    mask: Global<u8>,
+    scan: PhantomData<(M, D)>,
 }
 
-impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
+impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row<M, E, D, I, V> {
+    /// Steps of a subtile.
+    const SUBTILE: usize = WARP_THREADS * V;
+
     /// The row of `len` steps that begins at element `start` of the arrays.
     ///
     /// # Safety
     /// Elements `start .. start + len` lie in the inputs, which are written, and in the output.
     #[inline(always)]
     #[must_use]
-    pub unsafe fn new(arrays: &Arrays<M, I>, options: Options, start: usize, len: usize) -> Self {
+    pub unsafe fn new(
+        arrays: &Arrays<M, E, I>,
+        options: Options,
+        start: usize,
+        len: usize,
+    ) -> Self {
         let Arrays { inputs, output, .. } = arrays;
         // The vectors are counted from the end of the row in memory at which the scan begins.
         let begin = start + index::<D>(0, 0, len);
@@ -42,15 +53,20 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
                 inputs: *inputs,
                 output: output.add(start),
                 len,
-                aligned: output.add(begin).is_aligned_to::<VECTOR>(),
+                aligned: output.add(begin).is_aligned_to::<V>(),
                 fresh: !options.has(Options::INITIAL),
-                order: PhantomData,
+                is_masked: M::IS_MASKED && options.has(Options::MASKED),
+                mask: arrays.mask,
+                scan: PhantomData,
             };
             let mut i = 0;
             while i < I {
                 row.inputs[i] = inputs[i].add(start);
-                row.aligned &= inputs[i].add(begin).is_aligned_to::<VECTOR>();
+                row.aligned &= inputs[i].add(begin).is_aligned_to::<V>();
                 i += 1;
+            }
+            if row.is_masked {
+                row.mask = arrays.mask.add(start);
             }
             row
         }
@@ -63,7 +79,7 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
     #[inline(always)]
     #[must_use]
     pub unsafe fn with_alignment(
-        arrays: &Arrays<M, I>,
+        arrays: &Arrays<M, E, I>,
         options: Options,
         start: usize,
         len: usize,
@@ -96,27 +112,27 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
     /// The items whose first vector is at `position`.
     ///
     /// # Safety
-    /// `position` is a multiple of [`VECTOR`]; if `whole`, [`is_whole`](Self::is_whole) holds for the end of the items.
+    /// `position` is a multiple of `V`; if `whole`, [`is_whole`](Self::is_whole) holds for the end of the items.
     #[inline(always)]
     #[must_use]
-    pub unsafe fn load<const K: usize>(&self, position: usize, whole: bool) -> Items<M, K> {
-        let mut items = [[M::IDENTITY; VECTOR]; K];
+    pub unsafe fn load<const K: usize>(&self, position: usize, whole: bool) -> Items<M, K, V> {
+        let mut items = [[M::IDENTITY; V]; K];
         let (first, valid) = self.guard(position);
         if whole {
             let mut k = 0;
             while k < K {
-                let at = first_of::<D>(first, k * SUBTILE, VECTOR);
+                let at = first_of::<D>(first, k * Self::SUBTILE, V);
                 // SAFETY: the vector lies in the row and is aligned, since the items are whole.
                 let vectors = M::gather(|i| unsafe { self.inputs[i].read_vector_streaming(at) });
-                items[k] = order::<D, _, VECTOR>(vectors);
+                items[k] = order::<D, _, V>(vectors);
                 k += 1;
             }
         } else {
             let mut k = 0;
             while k < K {
                 let mut j = 0;
-                while j < VECTOR {
-                    let ahead = k * SUBTILE + j;
+                while j < V {
+                    let ahead = k * Self::SUBTILE + j;
                     if (ahead as u32) < valid {
                         let at = first_of::<D>(first, ahead, 1);
                         // SAFETY: the item lies in the row, since it is valid.
@@ -128,15 +144,38 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
                 k += 1;
             }
         }
-        self.begin(position, &mut items);
+        // SAFETY: the row lies in the mask, says the caller of `new`.
+        unsafe { self.begin(position, &mut items) };
         items
     }
 
-    /// Makes the first step of the row one that no carry enters, where none does.
+    /// Makes the steps that no carry enters what they are: the first one of the row, and those that the mask says.
+    ///
+    /// # Safety
+    /// The row lies in the mask, if there is one.
     #[inline(always)]
-    fn begin<const K: usize>(&self, position: usize, items: &mut Items<M, K>) {
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn begin<const K: usize>(&self, position: usize, items: &mut Items<M, K, V>) {
         if position == 0 && self.fresh {
             items[0][0] = items[0][0].as_first();
+        }
+        if self.is_masked {
+            let (first, valid) = self.guard(position);
+            let mut k = 0;
+            while k < K {
+                let mut j = 0;
+                while j < V {
+                    let ahead = k * Self::SUBTILE + j;
+                    if (ahead as u32) < valid {
+                        // SAFETY: the step lies in the row.
+                        if unsafe { self.mask.read(first_of::<D>(first, ahead, 1)) } != 0 {
+                            items[k][j] = items[k][j].restart();
+                        }
+                    }
+                    j += 1;
+                }
+                k += 1;
+            }
         }
     }
 
@@ -151,7 +190,7 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
         &self,
         position: usize,
         whole: bool,
-        stage: Shared<M::Element>,
+        stage: Shared<E>,
         slot: usize,
         stride: usize,
     ) {
@@ -161,11 +200,11 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
             if whole {
                 let mut k = 0;
                 while k < K {
-                    let at = first_of::<D>(first, k * SUBTILE, VECTOR);
+                    let at = first_of::<D>(first, k * Self::SUBTILE, V);
                     let mut i = 0;
                     while i < I {
                         let to = slot + (i * K + k) * stride;
-                        stage.copy_async::<VECTOR>(to, self.inputs[i], at);
+                        stage.copy_async::<V>(to, self.inputs[i], at);
                         i += 1;
                     }
                     k += 1;
@@ -174,13 +213,13 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
                 let mut k = 0;
                 while k < K {
                     let mut j = 0;
-                    while j < VECTOR {
-                        let ahead = k * SUBTILE + j;
+                    while j < V {
+                        let ahead = k * Self::SUBTILE + j;
                         if (ahead as u32) < valid {
                             let at = first_of::<D>(first, ahead, 1);
                             let mut i = 0;
                             while i < I {
-                                let to = slot + (i * K + k) * stride + index::<D>(j, 1, VECTOR);
+                                let to = slot + (i * K + k) * stride + index::<D>(j, 1, V);
                                 stage.write(to, self.inputs[i].read(at));
                                 i += 1;
                             }
@@ -204,11 +243,11 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
         &self,
         position: usize,
         whole: bool,
-        stage: Shared<M::Element>,
+        stage: Shared<E>,
         slot: usize,
         stride: usize,
-    ) -> Items<M, K> {
-        let mut items = [[M::IDENTITY; VECTOR]; K];
+    ) -> Items<M, K, V> {
+        let mut items = [[M::IDENTITY; V]; K];
         let (_, valid) = self.guard(position);
         // SAFETY: what is read was copied.
         unsafe {
@@ -216,17 +255,17 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
                 let mut k = 0;
                 while k < K {
                     let vectors =
-                        M::gather(|i| stage.read_vector::<VECTOR>(slot + (i * K + k) * stride));
-                    items[k] = order::<D, _, VECTOR>(vectors);
+                        M::gather(|i| stage.read_vector::<V>(slot + (i * K + k) * stride));
+                    items[k] = order::<D, _, V>(vectors);
                     k += 1;
                 }
             } else {
                 let mut k = 0;
                 while k < K {
                     let mut j = 0;
-                    while j < VECTOR {
-                        if ((k * SUBTILE + j) as u32) < valid {
-                            let at = slot + k * stride + index::<D>(j, 1, VECTOR);
+                    while j < V {
+                        if ((k * Self::SUBTILE + j) as u32) < valid {
+                            let at = slot + k * stride + index::<D>(j, 1, V);
                             let [item] = M::gather(|i| [stage.read(at + i * K * stride)]);
                             items[k][j] = item;
                         }
@@ -236,7 +275,8 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
                 }
             }
         }
-        self.begin(position, &mut items);
+        // SAFETY: the row lies in the mask, says the caller of `new`.
+        unsafe { self.begin(position, &mut items) };
         items
     }
 
@@ -249,7 +289,7 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
         &self,
         position: usize,
         whole: bool,
-        results: Items<M::Carry, K>,
+        results: Items<M::Carry, K, V>,
     ) {
         let (first, valid) = self.guard(position);
         // SAFETY: as for `load`.
@@ -257,8 +297,8 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
             if whole {
                 let mut k = 0;
                 while k < K {
-                    let at = first_of::<D>(first, k * SUBTILE, VECTOR);
-                    let vector = order::<D, _, VECTOR>(results[k].map(M::emit));
+                    let at = first_of::<D>(first, k * Self::SUBTILE, V);
+                    let vector = order::<D, _, V>(results[k].map(M::emit));
                     self.output.write_vector_streaming(at, vector);
                     k += 1;
                 }
@@ -266,8 +306,8 @@ impl<M: Operator<I>, D: Order, const I: usize> Row<M, D, I> {
                 let mut k = 0;
                 while k < K {
                     let mut j = 0;
-                    while j < VECTOR {
-                        let ahead = k * SUBTILE + j;
+                    while j < V {
+                        let ahead = k * Self::SUBTILE + j;
                         if (ahead as u32) < valid {
                             let at = first_of::<D>(first, ahead, 1);
                             self.output.write(at, M::emit(results[k][j]));

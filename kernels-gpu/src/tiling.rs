@@ -19,20 +19,25 @@ pub const ACCESS_BYTES: usize = 16;
 
 /// The tiling of [`scan_rows`](crate::rows::scan_rows): sequences whose steps are neighbours in memory.
 ///
-/// A lane holds `SUBTILES` vectors of [`VECTOR`](rows::VECTOR) steps; the vectors of a warp's 32 lanes are neighbours,
-/// and make a subtile.
+/// A lane holds some [`subtiles`](rows::subtiles) vectors of some steps.
 pub mod rows {
-    use super::WARP_THREADS;
+    use super::{ACCESS_BYTES, WARP_THREADS};
 
-    /// Steps that a lane loads and stores in one access of 16 bytes (of f32).
-    pub const VECTOR: usize = 4;
-    /// Steps in a subtile.
-    pub const SUBTILE: usize = WARP_THREADS * VECTOR;
-    /// Subtiles that a warp holds, for an operator with so many inputs: as many as registers allow with the next
-    /// tile on its way.
+    /// Steps that a lane loads and stores in one access of 16 bytes, for elements of so many bytes: those of a vector.
     #[must_use]
-    pub const fn subtiles(inputs: usize) -> usize {
-        if inputs == 1 { 4 } else { 2 }
+    pub const fn vector(element_bytes: usize) -> usize {
+        ACCESS_BYTES / element_bytes
+    }
+    /// Vectors that a lane holds, for an operator with so many inputs: as many as registers allow with the next tile on its way.
+    /// The vectors of a warp's 32 lanes are neighbours, and make a subtile.
+    #[must_use]
+    pub const fn subtiles(inputs: usize, element_bytes: usize) -> usize {
+        let of_words = if inputs == 1 { 4 } else { 2 };
+        if element_bytes == size_of::<u32>() {
+            of_words
+        } else {
+            of_words / 2
+        }
     }
     /// Warps of a block, at most; the scan over them is a warp's, so that there can be no more than 32.
     pub const MAX_WARPS: usize = 16;
@@ -50,19 +55,23 @@ pub mod rows {
         }
     }
 
-    /// The most registers that a thread may have, so that as many threads fit: a multiprocessor has 65536.
-    pub const REGISTERS: u32 = (65536 / (2 * MAX_WARPS * WARP_THREADS)) as u32;
+    /// The most registers that a thread may have: so many that two of the largest blocks fit, or with a mask one of them.
+    #[must_use]
+    pub const fn registers(is_masked: bool) -> u32 {
+        let blocks = if is_masked { 1 } else { 2 };
+        super::registers(blocks * MAX_WARPS)
+    }
 
     /// Steps that a warp holds.
     #[must_use]
-    pub const fn warp_items(inputs: usize) -> usize {
-        subtiles(inputs) * SUBTILE
+    pub const fn warp_items(inputs: usize, element_bytes: usize) -> usize {
+        subtiles(inputs, element_bytes) * vector(element_bytes) * WARP_THREADS
     }
 
     /// Warps of a block for sequences of `len` steps.
     #[must_use]
-    pub const fn warps(inputs: usize, len: usize) -> usize {
-        let warps = len.div_ceil(warp_items(inputs));
+    pub const fn warps(inputs: usize, element_bytes: usize, len: usize) -> usize {
+        let warps = len.div_ceil(warp_items(inputs, element_bytes));
         if warps > MAX_WARPS {
             MAX_WARPS
         } else if warps == 0 {
@@ -74,8 +83,8 @@ pub mod rows {
 
     /// Steps in a tile of a block with so many warps.
     #[must_use]
-    pub const fn tile(inputs: usize, warps: usize) -> usize {
-        warps * warp_items(inputs)
+    pub const fn tile(inputs: usize, element_bytes: usize, warps: usize) -> usize {
+        warps * warp_items(inputs, element_bytes)
     }
 
     /// Bytes of shared memory, given those of an aggregate and of a carry: for each warp two aggregates, a carry, and for each
@@ -89,16 +98,26 @@ pub mod rows {
 /// The tiling of [`scan_columns`](crate::columns::scan_columns): sequences whose steps lie `inner` elements apart, while
 /// neighbouring sequences (*channels*) are neighbours in memory.
 ///
-/// A block scans a strip of [`CHANNELS`](columns::CHANNELS) channels, [`LANE_CHANNELS`](columns::LANE_CHANNELS) a lane:
-/// with one, a row of a strip is 128 bytes of f32, and the memory serves such short pieces less well. A tile is
+/// A block scans a strip of some [`channels`](columns::channels), one or two a lane: a row of a strip is 256 bytes of f32, since the
+/// memory serves shorter pieces less well. A tile is
 /// [`TILE`](columns::TILE) steps of the strip; a thread owns [`STEPS`](columns::STEPS) consecutive ones of a channel.
 pub mod columns {
     use super::{ACCESS_BYTES, WARP_THREADS};
 
-    /// Neighbouring channels that a lane owns.
-    pub const LANE_CHANNELS: usize = 2;
+    /// Neighbouring channels that a lane owns, for elements of so many bytes.
+    #[must_use]
+    pub const fn lane_channels(element_bytes: usize) -> usize {
+        if element_bytes > size_of::<u32>() {
+            1
+        } else {
+            2
+        }
+    }
     /// Channels of a strip.
-    pub const CHANNELS: usize = WARP_THREADS * LANE_CHANNELS;
+    #[must_use]
+    pub const fn channels(element_bytes: usize) -> usize {
+        WARP_THREADS * lane_channels(element_bytes)
+    }
     /// Warps of a block.
     pub const WARPS: usize = 8;
     /// Consecutive steps that a thread owns.
@@ -110,8 +129,6 @@ pub mod columns {
     pub const MAX_STAGES: usize = 3;
     /// Threads of a block.
     pub const THREADS: usize = WARPS * WARP_THREADS;
-    /// Elements that a thread copies in one access of 16 bytes (of f32).
-    pub const VECTOR: usize = 4;
 
     /// Blocks that a multiprocessor can run at once.
     pub const BLOCKS_PER_MULTIPROCESSOR: usize = 2;
@@ -120,22 +137,27 @@ pub mod columns {
     pub const REGISTERS: u32 = (65536 / (BLOCKS_PER_MULTIPROCESSOR * THREADS)) as u32;
 
     /// Elements of one input in a stage.
-    pub const STAGE: usize = TILE * CHANNELS;
-
-    /// Bytes of shared memory before the stages, given those of an aggregate and of a carry: two aggregates of each warp and
-    /// channel, a carry of each channel, and a word for each warp; as many as keep the stages aligned.
     #[must_use]
-    pub const fn bytes_before_stages(aggregate_bytes: usize, carry_bytes: usize) -> usize {
-        let values = (2 * aggregate_bytes * WARPS + carry_bytes) * CHANNELS;
+    pub const fn stage(element_bytes: usize) -> usize {
+        TILE * channels(element_bytes)
+    }
+
+    /// Bytes of shared memory before the stages, given those of an aggregate, of a carry and of an element: two aggregates of each
+    /// warp and channel, a carry of each channel, and a word for each warp; as many as keep the stages aligned.
+    #[must_use]
+    pub const fn bytes_before_stages(
+        aggregate_bytes: usize,
+        carry_bytes: usize,
+        element_bytes: usize,
+    ) -> usize {
+        let values = (2 * aggregate_bytes * WARPS + carry_bytes) * channels(element_bytes);
         (values + WARPS * size_of::<u32>()).next_multiple_of(ACCESS_BYTES)
     }
 
-    const _: () = assert!((STAGE / VECTOR).is_multiple_of(THREADS));
-
     /// Strips of a tensor.
     #[must_use]
-    pub const fn strips(outer: usize, inner: usize) -> usize {
-        outer * inner.div_ceil(CHANNELS)
+    pub const fn strips(outer: usize, inner: usize, element_bytes: usize) -> usize {
+        outer * inner.div_ceil(channels(element_bytes))
     }
 
     /// Bytes of shared memory in all, given those of an aggregate, of a carry and of an element.
@@ -147,7 +169,8 @@ pub mod columns {
         element_bytes: usize,
         stages: usize,
     ) -> usize {
-        bytes_before_stages(aggregate_bytes, carry_bytes) + stages * inputs * STAGE * element_bytes
+        bytes_before_stages(aggregate_bytes, carry_bytes, element_bytes)
+            + stages * inputs * stage(element_bytes) * element_bytes
     }
 }
 
@@ -218,8 +241,9 @@ pub mod split_rows {
         inputs: usize,
         aggregate_bytes: usize,
         carry_bytes: usize,
+        element_bytes: usize,
     ) -> usize {
-        let subtiles = rows::MAX_WARPS * rows::subtiles(inputs);
+        let subtiles = rows::MAX_WARPS * rows::subtiles(inputs, element_bytes);
         let aggregates =
             2 * look_back::WINDOW + look_back::RING as usize * (subtiles + rows::MAX_WARPS + 1);
         let values = aggregates * aggregate_bytes + 2 * rows::MAX_WARPS * carry_bytes;
@@ -234,8 +258,8 @@ pub mod split_rows {
         carry_bytes: usize,
         element_bytes: usize,
     ) -> usize {
-        let stage = inputs * rows::tile(inputs, rows::MAX_WARPS) * element_bytes;
-        bytes_before_stages(inputs, aggregate_bytes, carry_bytes)
+        let stage = inputs * rows::tile(inputs, element_bytes, rows::MAX_WARPS) * element_bytes;
+        bytes_before_stages(inputs, aggregate_bytes, carry_bytes, element_bytes)
             + look_back::STAGES as usize * stage
     }
 }
@@ -248,16 +272,25 @@ pub mod split_columns {
     /// Tiles in shared memory: one that is stored, two that were composed, the others on their way.
     pub const STAGES: u32 = 6;
     /// Threads of a block.
-    pub const THREADS: usize = columns::THREADS + columns::CHANNELS;
+    #[must_use]
+    pub const fn threads(element_bytes: usize) -> usize {
+        columns::THREADS + columns::channels(element_bytes)
+    }
     /// Blocks that a multiprocessor can run at once.
     pub const BLOCKS_PER_MULTIPROCESSOR: usize = 1;
     /// The most registers that a thread may have, so that as many blocks fit.
-    pub const REGISTERS: u32 = registers(BLOCKS_PER_MULTIPROCESSOR * THREADS / WARP_THREADS);
+    pub const REGISTERS: u32 =
+        registers(BLOCKS_PER_MULTIPROCESSOR * threads(size_of::<f32>()) / WARP_THREADS);
 
     /// Bytes of shared memory before the stages: the tickets, and for each warp and channel two aggregates and two carries.
     #[must_use]
-    pub const fn bytes_before_stages(aggregate_bytes: usize, carry_bytes: usize) -> usize {
-        let values = columns::WARPS * columns::CHANNELS * (3 * aggregate_bytes + 2 * carry_bytes);
+    pub const fn bytes_before_stages(
+        aggregate_bytes: usize,
+        carry_bytes: usize,
+        element_bytes: usize,
+    ) -> usize {
+        let slots = columns::WARPS * columns::channels(element_bytes);
+        let values = slots * (3 * aggregate_bytes + 2 * carry_bytes);
         (look_back::PLACES_BYTES + values).next_multiple_of(ACCESS_BYTES)
     }
 
@@ -269,7 +302,7 @@ pub mod split_columns {
         carry_bytes: usize,
         element_bytes: usize,
     ) -> usize {
-        let stage = inputs * columns::STAGE * element_bytes;
-        bytes_before_stages(aggregate_bytes, carry_bytes) + STAGES as usize * stage
+        let stage = inputs * columns::stage(element_bytes) * element_bytes;
+        bytes_before_stages(aggregate_bytes, carry_bytes, element_bytes) + STAGES as usize * stage
     }
 }

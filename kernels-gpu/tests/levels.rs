@@ -64,9 +64,7 @@ impl<const SERIAL: bool> Action for Bicyclic<SERIAL> {
     }
 }
 
-impl<const SERIAL: bool> Operator<2> for Bicyclic<SERIAL> {
-    type Element = u32;
-
+impl<const SERIAL: bool> Operator<u32, 2> for Bicyclic<SERIAL> {
     fn gather<const N: usize>(elements: impl Fn(usize) -> [u32; N]) -> [Self; N] {
         let (pops, pushes) = (elements(0), elements(1));
         std::array::from_fn(|i| Self {
@@ -265,18 +263,20 @@ fn heights(
 /// Runs a strategy on outer × len × inner elements, with an initial and a final height of each sequence.
 fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, split: bool) {
     const INPUTS: usize = 2;
-    const SUBTILES: usize = rows::subtiles(INPUTS);
     const CARRY: usize = size_of::<u32>();
+    const SUBTILES: usize = rows::subtiles(INPUTS, CARRY);
+    const VECTOR: usize = rows::vector(CARRY);
+    const CHANNELS: usize = columns::lane_channels(CARRY);
     const AGGREGATE: usize = size_of::<Plain>();
     let elements = some(outer * len * inner);
     let expected = heights(D::DIRECTION, &elements, outer, len, inner);
     // Blocks that split scans have, whatever there is to do.
     const BLOCKS: usize = 3;
-    let tile = rows::tile(INPUTS, rows::MAX_WARPS);
+    let tile = rows::tile(INPUTS, CARRY, rows::MAX_WARPS);
     let (blocks, threads, shared, scratch) = match (inner == 1, split) {
         (true, false) => (
             outer,
-            rows::warps(INPUTS, len) * WARP_THREADS,
+            rows::warps(INPUTS, CARRY, len) * WARP_THREADS,
             rows::shared_bytes(AGGREGATE, CARRY),
             0,
         ),
@@ -287,18 +287,18 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
             look_back::words(outer, 1, len.div_ceil(tile), AGGREGATE, CARRY),
         ),
         (false, false) => (
-            columns::strips(outer, inner),
+            columns::strips(outer, inner, CARRY),
             columns::THREADS,
             columns::shared_bytes(INPUTS, AGGREGATE, CARRY, CARRY, columns::MAX_STAGES),
             0,
         ),
         (false, true) => (
             BLOCKS,
-            split_columns::THREADS,
+            split_columns::threads(CARRY),
             split_columns::shared_bytes(INPUTS, AGGREGATE, CARRY, CARRY),
             look_back::words(
-                columns::strips(outer, inner),
-                columns::CHANNELS,
+                columns::strips(outer, inner, CARRY),
+                columns::channels(CARRY),
                 len.div_ceil(columns::TILE),
                 AGGREGATE,
                 CARRY,
@@ -320,29 +320,39 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
             .seed(seed)
             .shared_bytes(shared);
         let [outer, len, inner] = [outer, len, inner].map(|extent| extent as u64);
+        let mask = memory.uninit::<u8>(0).view();
+        let boundaries = memory.uninit::<u64>(0).view();
         let options = Options::INITIAL.and(Options::FINAL).0;
         // SAFETY: the arrays have as many elements as the extents say, and the launch is the strategy's.
         let thread = || unsafe {
-            let arrays = Arrays::<Bicyclic<SERIAL>, INPUTS> {
+            let arrays = Arrays::<Bicyclic<SERIAL>, u32, INPUTS> {
                 inputs,
                 output: output.view(),
                 initial: initial.view(),
                 last: last.view(),
+                mask,
+                boundaries,
                 scratch: scratch.view(),
             };
             match (inner == 1, split) {
                 (true, false) => {
-                    scan_rows::<_, D, INPUTS, SUBTILES>(&arrays, outer, len, 0, options);
+                    scan_rows::<_, _, D, INPUTS, SUBTILES, VECTOR>(&arrays, outer, len, 0, options);
                 }
                 (true, true) => {
-                    scan_split_rows::<_, D, INPUTS, SUBTILES>(&arrays, outer, len, options);
+                    scan_split_rows::<_, _, D, INPUTS, SUBTILES, VECTOR>(
+                        &arrays, outer, len, options,
+                    );
                 }
                 (false, false) => {
                     let stages = columns::MAX_STAGES as u64;
-                    scan_columns::<_, D, INPUTS>(&arrays, outer, len, inner, stages, 0, options);
+                    scan_columns::<_, _, D, INPUTS, VECTOR, CHANNELS>(
+                        &arrays, outer, len, inner, stages, 0, options,
+                    );
                 }
                 (false, true) => {
-                    scan_split_columns::<_, D, INPUTS>(&arrays, outer, len, inner, options);
+                    scan_split_columns::<_, _, D, INPUTS, VECTOR, CHANNELS>(
+                        &arrays, outer, len, inner, options,
+                    );
                 }
             }
         };
@@ -371,8 +381,8 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
 
 #[test]
 fn strategies() {
-    let tile = rows::MAX_WARPS * rows::warp_items(2);
-    let warp = rows::warp_items(2);
+    let tile = rows::tile(2, size_of::<u32>(), rows::MAX_WARPS);
+    let warp = rows::warp_items(2, size_of::<u32>());
     let of_rows = [
         (3, 5, 1),
         (2, warp + 3, 1),
@@ -381,8 +391,12 @@ fn strategies() {
     ];
     let of_columns = [
         (2, 7, 3),
-        (1, columns::TILE, columns::CHANNELS),
-        (2, 4 * columns::TILE + 5, columns::CHANNELS + 1),
+        (1, columns::TILE, columns::channels(size_of::<u32>())),
+        (
+            2,
+            4 * columns::TILE + 5,
+            columns::channels(size_of::<u32>()) + 1,
+        ),
     ];
     for (outer, len, inner) in of_rows.into_iter().chain(of_columns) {
         for split in [false, true] {
@@ -397,7 +411,7 @@ fn strategies() {
 /// Sequences of several groups of tiles, of which no block has all.
 #[test]
 fn groups() {
-    let tile = rows::MAX_WARPS * rows::warp_items(2);
+    let tile = rows::tile(2, size_of::<u32>(), rows::MAX_WARPS);
     scan::<Forward, false>(2, 35 * tile + 9, 1, true);
     scan::<Reverse, false>(1, 17 * tile + 9, 1, false);
     scan::<Forward, false>(1, 35 * columns::TILE + 9, 5, true);

@@ -2,7 +2,7 @@
 
 use super::Call;
 use ptxscan::{Operation, Operator};
-use ptxscan_kernels::tiling::{columns, rows};
+use ptxscan_kernels::tiling::{WARP_THREADS, columns, rows};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -38,9 +38,12 @@ impl fmt::Display for Case {
     }
 }
 
+/// Bytes of an element.
+const BYTES: usize = size_of::<f32>();
+
 /// The longest tile of a row.
 pub const fn row_tile(operator: Operator) -> usize {
-    rows::MAX_WARPS * rows::warp_items(operator.inputs())
+    rows::tile(operator.inputs(), BYTES, rows::MAX_WARPS)
 }
 
 /// The lengths that every strategy meets, and those around the units of one.
@@ -56,9 +59,9 @@ fn lengths(units: &[usize]) -> BTreeSet<usize> {
 /// Sequences whose steps are neighbours in memory, few and many at a time.
 fn row_cases(operator: Operator) -> impl Iterator<Item = Case> {
     let units = [
-        rows::VECTOR,
-        rows::SUBTILE,
-        rows::warp_items(operator.inputs()),
+        rows::vector(BYTES),
+        rows::vector(BYTES) * WARP_THREADS,
+        rows::warp_items(operator.inputs(), BYTES),
         row_tile(operator),
     ];
     let outer = [3, 1, 2].into_iter().cycle();
@@ -70,7 +73,7 @@ fn row_cases(operator: Operator) -> impl Iterator<Item = Case> {
 
 /// Sequences whose steps lie apart.
 fn column_cases() -> impl Iterator<Item = Case> {
-    let strip = columns::CHANNELS;
+    let strip = columns::channels(BYTES);
     let inner = BTreeSet::from([
         2,
         3,
@@ -81,7 +84,7 @@ fn column_cases() -> impl Iterator<Item = Case> {
         strip - 1,
         strip,
         strip + 1,
-        strip + columns::VECTOR,
+        strip + rows::vector(BYTES),
         257,
     ]);
     let units = [
@@ -135,7 +138,7 @@ pub fn small(operator: Operator) -> Vec<Case> {
     let tile = row_tile(operator);
     vec![
         Case::new(&[2, 33], 1),
-        Case::new(&[3, rows::warp_items(operator.inputs()) + 5], 1),
+        Case::new(&[3, rows::warp_items(operator.inputs(), BYTES) + 5], 1),
         Case::new(&[2, tile], 1),
         Case::new(&[1, 4 * tile + 6], 1),
         Case::new(&[2, 7, 6], 1),

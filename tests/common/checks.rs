@@ -415,12 +415,12 @@ fn joined(backend: &dyn Backend) -> Checked {
 pub fn misaligned(backend: &dyn Backend) -> Checked {
     for operation in OPERATIONS {
         let arrays = operation.operator.inputs() + 1;
-        let warp = rows::warp_items(operation.operator.inputs());
+        let warp = rows::warp_items(operation.operator.inputs(), size_of::<f32>());
         let shapes: [&[usize]; 4] = [
             &[3, 37, 1],
             &[2, warp + 5, 1],
             &[2, columns::TILE + 5, 6],
-            &[1, columns::TILE, 2 * columns::CHANNELS],
+            &[1, columns::TILE, 2 * columns::channels(size_of::<f32>())],
         ];
         for shape in shapes {
             let case = Case::new(shape, 1);
@@ -471,7 +471,11 @@ fn batch_invariance(backend: &dyn Backend) -> Checked {
             (7, 33, 1),
             (5, 3000, 1),
             (5, 45, 3),
-            (2, 3 * columns::TILE + 7, columns::CHANNELS + 6),
+            (
+                2,
+                3 * columns::TILE + 7,
+                columns::channels(size_of::<f32>()) + 6,
+            ),
         ] {
             let case = Case::new(&[outer, len, inner], 1);
             let data = Data::new(data::floats, operation, &case);

@@ -2,12 +2,16 @@
 
 use super::checks::same_bits;
 use super::expected::kernel_depth;
+use super::options::{self, Tested};
 use super::{Backend, Call, Checked};
-use cuda_std::Global;
 use cuda_std::emulator::{Launch, Memory, Report, Site};
-use ptxscan::plan::{DeviceLimits, ElementType, Plan, PlanBuilder};
-use ptxscan::{Extents, Operator};
-use ptxscan_kernels::entry::{self, Kernel};
+use cuda_std::{BF16, Complex32, F16, Global, Scalar};
+use ptxscan::half::{bf16, f16};
+use ptxscan::num_complex::Complex;
+use ptxscan::plan::{self, DeviceLimits, Packed, Plan, PlanBuilder};
+use ptxscan::{Element, Extents, Operator};
+use ptxscan_kernels::entry::call as call_kernel;
+use std::any::Any;
 
 /// What the plans are made for: an H200 with few of its multiprocessors, and a GPU with less shared memory (compute
 /// capability 8.6).
@@ -66,12 +70,7 @@ pub fn seeds(call: &Call, count: u64) -> impl Iterator<Item = u64> + use<> {
 /// The plans of a call that ask for launches: with each strategy for one device, then for another, as far as they can carry
 /// them out. Calls begin with one device or the other.
 pub fn plans(call: &Call) -> Checked<Vec<Plan>> {
-    let element = ElementType {
-        name: "f32",
-        bytes: size_of::<f32>(),
-        carry_bytes: size_of::<f32>(),
-    };
-    let builder = PlanBuilder::new(call.operation, element, call.extents());
+    let builder = PlanBuilder::new(call.operation, "f32", call.extents());
     let mut plans = Vec::new();
     let first = call.extents().elements();
     for device in (0..DEVICES.len()).map(|k| DEVICES[(first + k) % DEVICES.len()]) {
@@ -113,15 +112,75 @@ pub fn emulate(
     seed: u64,
     removed: Option<Site>,
 ) -> Checked<(Vec<f32>, Vec<Report>)> {
-    let offset = |k: usize| offsets.get(k).copied().unwrap_or(0);
-    let memory = Memory::new();
-    let inputs: Vec<_> = (0..)
-        .zip(call.inputs)
-        .map(|(k, input)| memory.copy_of_at(offset(k), input).view())
-        .collect();
-    let output = memory.uninit_at::<f32>(offset(inputs.len()), call.extents().elements());
-    // No states are asked for.
-    let state = memory.uninit::<f32>(0);
+    let arrays = Arrays {
+        inputs: call.inputs.iter().map(|input| input.to_vec()).collect(),
+        initial: &[],
+        states: 0,
+        mask: &[],
+        boundaries: &[],
+    };
+    let elements = call.extents().elements();
+    let (out, _, reports) = emulate_arrays::<f32>(plan, arrays, elements, offsets, seed, removed)?;
+    Ok((out, reports))
+}
+
+/// A type of tensor elements, and the type that kernels have for it.
+pub trait Emulated: Element {
+    type Kernel: Scalar;
+    fn to_kernel(self) -> Self::Kernel;
+    fn from_kernel(value: Self::Kernel) -> Self;
+}
+
+macro_rules! emulated {
+    ($($type:ty => $kernel:ty: $to:expr, $from:expr;)*) => { $(
+        impl Emulated for $type {
+            type Kernel = $kernel;
+
+            fn to_kernel(self) -> $kernel {
+                ($to)(self)
+            }
+
+            fn from_kernel(value: $kernel) -> Self {
+                ($from)(value)
+            }
+        }
+    )* };
+}
+emulated! {
+    f32 => f32: |x| x, |x| x;
+    f64 => f64: |x| x, |x| x;
+    i32 => i32: |x| x, |x| x;
+    i64 => i64: |x| x, |x| x;
+    f16 => F16: |x: f16| F16(x.to_bits()), |x: F16| f16::from_bits(x.0);
+    bf16 => BF16: |x: bf16| BF16(x.to_bits()), |x: BF16| bf16::from_bits(x.0);
+    Complex<f32> => Complex32: |z: Complex<f32>| Complex32 { re: z.re, im: z.im }, |z: Complex32| Complex::new(z.re, z.im);
+}
+
+/// What a scan gets.
+pub struct Arrays<'a, T: Element> {
+    pub inputs: Vec<Vec<T>>,
+    pub initial: &'a [T::State],
+    /// How many final states it gives.
+    pub states: usize,
+    pub mask: &'a [bool],
+    pub boundaries: &'a [usize],
+}
+
+/// The output, the final states, and what the launches report.
+pub type Emulation<T> = (Vec<T>, Vec<<T as Element>::State>, Vec<Report>);
+
+/// As [`emulate`], with all that a scan can get; gives the final states too.
+pub fn emulate_arrays<T: Emulated>(
+    plan: &Plan,
+    arrays: Arrays<T>,
+    elements: usize,
+    offsets: &[usize],
+    seed: u64,
+    removed: Option<Site>,
+) -> Checked<Emulation<T>>
+where
+    T::State: Emulated,
+{
     let Plan::Scan {
         launches,
         scratch_words,
@@ -129,7 +188,29 @@ pub fn emulate(
     else {
         return Err(format!("{plan:?} has no launches").into());
     };
-    let scratch = memory.copy_of(&vec![0_u64; *scratch_words]);
+    let offset = |k: usize| offsets.get(k).copied().unwrap_or(0);
+    let memory = Memory::new();
+    let to_kernel = |values: &[T]| -> Vec<_> { values.iter().map(|x| x.to_kernel()).collect() };
+    let inputs: Vec<Global<_>> = (0..)
+        .zip(&arrays.inputs)
+        .map(|(k, input)| memory.copy_of_at(offset(k), &to_kernel(input)).view())
+        .collect();
+    let output = memory.uninit_at::<T::Kernel>(offset(inputs.len()), elements);
+    let initial: Vec<_> = arrays.initial.iter().map(|x| x.to_kernel()).collect();
+    let initial = memory.copy_of(&initial).view();
+    let last = memory.uninit::<<T::State as Emulated>::Kernel>(arrays.states);
+    let mask: Vec<u8> = arrays.mask.iter().map(|&reset| u8::from(reset)).collect();
+    let mask = memory.copy_of(&mask).view();
+    let boundaries: Vec<u64> = arrays.boundaries.iter().map(|&at| at as u64).collect();
+    let boundaries = memory.copy_of(&boundaries).view();
+    let scratch = memory.copy_of(&vec![0_u64; *scratch_words]).view();
+    let (out, last_view) = (output.view(), last.view());
+    let others: [&dyn Any; 6] = [&out, &initial, &last_view, &mask, &boundaries, &scratch];
+    let views: Vec<&dyn Any> = inputs
+        .iter()
+        .map(|view| view as &dyn Any)
+        .chain(others)
+        .collect();
 
     let mut reports = Vec::new();
     // A second run finds the scratch memory as the first one left it.
@@ -139,7 +220,6 @@ pub fn emulate(
         1
     };
     for launch in launches.iter().cycle().take(runs * launches.len()) {
-        let kernel = launch.kernel;
         let (x, y) = launch.grid;
         // Some seeds have blocks beyond the last one that has something to do, as a grid of two dimensions can.
         let blocks = x * y + (seed % 3) as u32;
@@ -150,65 +230,67 @@ pub fn emulate(
         if let Some(site) = removed {
             emulated = emulated.without_barrier(site);
         }
-        let arrays = Arrays {
-            output: output.view(),
-            initial: state.view(),
-            last: state.view(),
-            scratch: scratch.view(),
-        };
-        reports.push(emulated.run(kernel.name, || {
+        reports.push(emulated.run(launch.kernel.name, || {
             // SAFETY: the emulator checks every access.
-            unsafe { run_kernel(kernel, &inputs, arrays, &launch.numbers) };
+            unsafe { call_kernel(launch.kernel, &views, &launch.numbers) };
         })?);
     }
-    Ok((output.to_vec()?, reports))
+    let out = output.to_vec()?.into_iter().map(T::from_kernel).collect();
+    let last = if arrays.states > 0 {
+        last.to_vec()?
+            .into_iter()
+            .map(T::State::from_kernel)
+            .collect()
+    } else {
+        Vec::new()
+    };
+    Ok((out, last, reports))
 }
 
-/// The arrays of a kernel, but for its inputs.
-#[derive(Clone, Copy)]
-struct Arrays {
-    output: Global<f32>,
-    initial: Global<f32>,
-    last: Global<f32>,
-    scratch: Global<u64>,
-}
-
-/// # Safety
-/// As the kernel's.
-unsafe fn run_kernel(kernel: &Kernel, inputs: &[Global<f32>], arrays: Arrays, numbers: &[u64]) {
-    let Arrays {
-        output,
-        initial,
-        last,
-        scratch,
-    } = arrays;
-    macro_rules! dispatch {
-        ($($name:ident [$($input:ident)*] [$($number:ident)*];)*) => {
-            match (kernel.name, inputs, numbers) {
-                $((stringify!($name), &[$($input),*], &[$($number),*]) => {
-                    // SAFETY: the caller's obligations are the kernel's.
-                    unsafe { entry::$name($($input,)* output, initial, last, scratch, $($number),*) }
-                })*
-                _ => panic!("{} is not a kernel of these parameters", kernel.name),
+/// Any combination of options on elements of a type gives what the reference gives, with whole or with split sequences.
+pub fn any_options<T: Tested<State: Tested + Emulated> + Emulated>(split: bool) -> Checked {
+    const CASES: u32 = 16;
+    options::scans::<T>(CASES, |scan| {
+        let flag = |is_set, option| {
+            if is_set {
+                option
+            } else {
+                plan::Options::default()
             }
         };
-    }
-    dispatch! {
-        cumsum_rows_f32 [x] [rows len flags options];
-        reverse_cumsum_rows_f32 [x] [rows len flags options];
-        affine_scan_rows_f32 [a b] [rows len flags options];
-        reverse_affine_scan_rows_f32 [a b] [rows len flags options];
-        cumsum_columns_f32 [x] [outer len inner stages flags options];
-        reverse_cumsum_columns_f32 [x] [outer len inner stages flags options];
-        affine_scan_columns_f32 [a b] [outer len inner stages flags options];
-        reverse_affine_scan_columns_f32 [a b] [outer len inner stages flags options];
-        cumsum_split_rows_f32 [x] [rows len options];
-        reverse_cumsum_split_rows_f32 [x] [rows len options];
-        affine_scan_split_rows_f32 [a b] [rows len options];
-        reverse_affine_scan_split_rows_f32 [a b] [rows len options];
-        cumsum_split_columns_f32 [x] [outer len inner options];
-        reverse_cumsum_split_columns_f32 [x] [outer len inner options];
-        affine_scan_split_columns_f32 [a b] [outer len inner options];
-        reverse_affine_scan_split_columns_f32 [a b] [outer len inner options];
-    }
+        let options = flag(scan.initial.is_some(), plan::Options::INITIAL)
+            .and(flag(scan.exclusive, plan::Options::EXCLUSIVE))
+            .and(plan::Options::FINAL);
+        let packed = scan.boundaries.map(|boundaries| Packed {
+            sequences: boundaries.len() - 1,
+            longest: boundaries
+                .windows(2)
+                .map(|pair| pair[1] - pair[0])
+                .max()
+                .unwrap_or(0),
+        });
+        let builder = PlanBuilder::new(scan.operation, T::KERNEL_NAME, scan.extents)
+            .options(options)
+            .masked(scan.mask.is_some())
+            .packed(packed);
+        let device = &DEVICES[(scan.seed % 2) as usize];
+        let strategy = builder.strategies()[usize::from(split)];
+        let plan = builder.strategy(Some(strategy)).build(device);
+        let Some(plan) = plan.or_else(|| builder.build(device)) else {
+            return Err("there is no plan".into());
+        };
+        if plan == Plan::Nothing {
+            return Ok(None);
+        }
+        let arrays = Arrays {
+            inputs: scan.inputs.to_vec(),
+            initial: scan.initial.unwrap_or_default(),
+            states: scan.states,
+            mask: scan.mask.unwrap_or_default(),
+            boundaries: scan.boundaries.unwrap_or_default(),
+        };
+        let elements = scan.extents.elements();
+        let (out, last, _) = emulate_arrays::<T>(&plan, arrays, elements, &[], scan.seed, None)?;
+        Ok(Some((out, last)))
+    })
 }

@@ -89,14 +89,15 @@ pub fn expected(call: &Call, accuracy: Accuracy) -> Vec<State> {
 pub fn kernel_depth(operator: Operator, extents: Extents) -> usize {
     let Extents { len, inner, .. } = extents;
     if inner == 1 {
-        use rows::{VECTOR, subtiles, warp_items, warps};
+        use rows::{subtiles, vector, warp_items, warps};
+        const BYTES: usize = size_of::<f32>();
         let inputs = operator.inputs();
-        let (k, log2_lanes) = (subtiles(inputs), 5);
+        let (k, log2_lanes) = (subtiles(inputs, BYTES), 5);
         // Up: its vector, its warp's lanes, subtiles, the block's warps. Down: to a warp's carry, a subtile's, a lane's, and
         // through a vector.
-        let up = (VECTOR - 1) + log2_lanes + (k - 1) + log2_lanes;
-        let across = across(len.div_ceil(warps(inputs, len) * warp_items(inputs)));
-        up + across + 1 + k + 1 + VECTOR
+        let up = (vector(BYTES) - 1) + log2_lanes + (k - 1) + log2_lanes;
+        let across = across(len.div_ceil(warps(inputs, BYTES, len) * warp_items(inputs, BYTES)));
+        up + across + 1 + k + 1 + vector(BYTES)
     } else {
         use columns::{STEPS, TILE, WARPS};
         // Up: its thread's steps, the channel's warps. Down: to a thread's carry, and through its steps.

@@ -7,7 +7,8 @@ use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::memory::DeviceBuffer;
 use ptxscan::gpu::cust::stream::{Stream, StreamFlags};
 use ptxscan::gpu::{DeviceView, DeviceViewMut, Gpu};
-use ptxscan::{Extents, Operator};
+use ptxscan::plan::Strategy;
+use ptxscan::{Engine, Extents, Operator};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Fills outputs before a run, and what lies around arrays.
@@ -60,11 +61,27 @@ impl Backend for HostSlices {
 }
 
 /// Views of device buffers, on a stream of the caller's.
-struct DeviceViews(&'static Gpu);
+struct DeviceViews {
+    gpu: &'static Gpu,
+    /// Whether sequences are split, whatever the rules say, and the plan is run twice.
+    split: bool,
+}
 
 pub fn device() -> Result<&'static dyn Backend, String> {
     static DEVICE: OnceLock<DeviceViews> = OnceLock::new();
-    gpu().map(|gpu| DEVICE.get_or_init(|| DeviceViews(gpu)) as &dyn Backend)
+    gpu().map(|gpu| DEVICE.get_or_init(|| DeviceViews { gpu, split: false }) as &dyn Backend)
+}
+
+pub fn split() -> Result<&'static dyn Backend, String> {
+    static SPLIT: OnceLock<DeviceViews> = OnceLock::new();
+    gpu().map(|gpu| SPLIT.get_or_init(|| DeviceViews { gpu, split: true }) as &dyn Backend)
+}
+
+/// The GPU as an engine.
+pub fn engine() -> Result<&'static Engine, String> {
+    static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
+    let engine = ENGINE.get_or_init(|| Engine::gpu(0).map_err(|error| error.to_string()));
+    engine.as_ref().map_err(String::clone)
 }
 
 /// An array in device memory with NaN around it.
@@ -109,7 +126,7 @@ impl Backend for DeviceViews {
     /// Checks too that the scan leaves the inputs as they are, and what lies around the output.
     fn run(&self, call: &Call, offsets: &[usize]) -> Checked<Vec<f32>> {
         let _little = little_memory();
-        self.0.make_current()?;
+        self.gpu.make_current()?;
         let offset = |k: usize| offsets.get(k).copied().unwrap_or(0);
         let inputs = (0..)
             .zip(call.inputs)
@@ -121,14 +138,29 @@ impl Backend for DeviceViews {
         )?;
         let stream = new_stream()?;
         let views: Vec<_> = inputs.iter().map(Guarded::view).collect();
-        self.0.scan_device(
-            call.operation,
-            &views,
-            call.shape,
-            call.axis,
-            output.view_mut(),
-            &stream,
-        )?;
+        let extents = call.extents();
+        if self.split && extents.elements() > 0 && extents.len > 1 {
+            let strategy = if extents.inner == 1 {
+                Strategy::SplitRows
+            } else {
+                Strategy::SplitColumns
+            };
+            let mut prepared =
+                self.gpu
+                    .prepare(call.operation, call.shape, call.axis, Some(strategy))?;
+            for _ in 0..2 {
+                prepared.run(&views, output.view_mut(), &stream)?;
+            }
+        } else {
+            self.gpu.scan_device(
+                call.operation,
+                &views,
+                call.shape,
+                call.axis,
+                output.view_mut(),
+                &stream,
+            )?;
+        }
 
         let context = |what| {
             format!(

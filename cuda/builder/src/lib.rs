@@ -245,6 +245,8 @@ impl CudaBuilder {
         let flags = [
             format!("-Ctarget-cpu={target}"),
             format!("-Ctarget-feature=+ptx{major}{minor}"),
+            // On a GPU, a call and an array that a variable indexes both go through a thread's own memory.
+            "-Cllvm-args=-inline-threshold=10000 -unroll-threshold=3000".to_owned(),
             // Panic messages would hold the paths of the sources.
             "-Zlocation-detail=none".into(),
         ];

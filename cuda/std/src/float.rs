@@ -25,3 +25,78 @@ macro_rules! gpu_float {
     )* };
 }
 gpu_float!(f32 f64);
+
+/// A half-precision number, as memory holds it (IEEE 754 binary16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct F16(pub u16);
+
+/// A number of bfloat16, as memory holds it: the upper half of an `f32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct BF16(pub u16);
+
+/// A complex number of two `f32`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C, align(8))]
+pub struct Complex32 {
+    /// The real part.
+    pub re: f32,
+    /// The imaginary part.
+    pub im: f32,
+}
+
+macro_rules! halves {
+    ($($type:ident: $to:literal, $from:literal;)*) => { $(
+        impl $type {
+            /// The same value.
+            #[inline(always)]
+            #[must_use]
+            pub fn to_f32(self) -> f32 {
+                #[cfg(target_arch = "nvptx64")]
+                {
+                    let value: f32;
+                    // SAFETY: a conversion has no preconditions and no effects.
+                    unsafe {
+                        core::arch::asm!($to, out(reg32) value, in(reg16) self.0,
+                            options(pure, nomem, nostack, preserves_flags));
+                    }
+                    value
+                }
+                #[cfg(not(target_arch = "nvptx64"))]
+                {
+                    on_host::$type::from_bits(self.0).to_f32()
+                }
+            }
+
+            /// The nearest value; of two, the even one.
+            #[inline(always)]
+            #[must_use]
+            pub fn from_f32(value: f32) -> Self {
+                #[cfg(target_arch = "nvptx64")]
+                {
+                    let bits: u16;
+                    // SAFETY: a conversion has no preconditions and no effects.
+                    unsafe {
+                        core::arch::asm!($from, out(reg16) bits, in(reg32) value,
+                            options(pure, nomem, nostack, preserves_flags));
+                    }
+                    Self(bits)
+                }
+                #[cfg(not(target_arch = "nvptx64"))]
+                {
+                    Self(on_host::$type::from_f32(value).to_bits())
+                }
+            }
+        }
+    )* };
+}
+halves! {
+    F16: "cvt.f32.f16 {0}, {1};", "cvt.rn.f16.f32 {0}, {1};";
+    BF16: "{{ .reg .b32 %wide; mov.b32 %wide, {{0, {1}}}; mov.b32 {0}, %wide; }}", "cvt.rn.bf16.f32 {0}, {1};";
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod on_host {
+    pub(super) use half::{bf16 as BF16, f16 as F16};
+}

@@ -47,7 +47,7 @@ pub mod thread;
 pub mod warp;
 
 pub use cuda_std_macros::kernel;
-pub use float::GpuFloat;
+pub use float::{BF16, Complex32, F16, GpuFloat};
 pub use global::Global;
 pub use shared::Shared;
 
@@ -65,8 +65,8 @@ macro_rules! scalars {
     ($($trait:ident: $($t:ty)*;)*) => { $($(impl $trait for $t {})*)* };
 }
 scalars! {
-    Scalar: u8 i8 u16 i16 u32 i32 f32 u64 i64 f64;
+    Scalar: u8 i8 u16 i16 u32 i32 f32 u64 i64 f64 F16 BF16 Complex32;
     AtomicScalar: u32 u64;
 }
 macro_rules! seal { ($($t:ty)*) => { $(impl sealed::Sealed for $t {})* }; }
-seal!(u8 i8 u16 i16 u32 i32 f32 u64 i64 f64);
+seal!(u8 i8 u16 i16 u32 i32 f32 u64 i64 f64 F16 BF16 Complex32);

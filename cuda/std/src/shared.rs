@@ -91,14 +91,19 @@ impl<T: Scalar> Shared<T> {
     }
 
     /// Starts to copy `N` elements of `source`, from its element `from` on, to element `index` on; `N`
-    /// elements are 4, 8 or 16 bytes. See [`async_copy`](crate::async_copy) for when it is done.
+    /// elements are 4, 8 or 16 bytes, or 2, which are copied at once. See [`async_copy`](crate::async_copy) for when it is done.
     ///
     /// # Safety
     /// As above for both ends, from the call on until the copy is done.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn copy_async<const N: usize>(self, index: usize, source: Global<T>, from: usize) {
-        const { assert!(matches!(N * size_of::<T>(), 4 | 8 | 16)) }
+        const { assert!(matches!(N * size_of::<T>(), 2 | 4 | 8 | 16)) }
+        if N * size_of::<T>() == 2 {
+            // SAFETY: the caller's obligation is the callees'.
+            unsafe { self.write_vector::<N>(index, source.read_vector::<N>(from)) };
+            return;
+        }
         // SAFETY: the caller's obligation is the callee's.
         unsafe { imp::copy_async::<T, N>(self.pointer, index, source.pointer, from) }
     }

@@ -52,6 +52,16 @@ two_words! {
     f64: f64::to_bits, f64::from_bits;
 }
 
+impl Shuffle for crate::Complex32 {
+    #[inline(always)]
+    fn map_words(self, exchange: impl Fn(u32) -> u32) -> Self {
+        Self {
+            re: self.re.map_words(&exchange),
+            im: self.im.map_words(&exchange),
+        }
+    }
+}
+
 /// The thread's lane in its warp, 0 to 31.
 #[inline(always)]
 #[must_use]

@@ -10,6 +10,21 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
+/// A file whose header was read, but not yet its data.
+pub struct Opened {
+    file: File,
+    pub header: Header,
+}
+
+impl Opened {
+    /// Opens the file at `path`.
+    pub fn new(path: &Path) -> Result<Self, Error> {
+        let mut file = File::open(path).map_err(Error::Open)?;
+        let header = Header::read(&mut file)?;
+        Ok(Self { file, header })
+    }
+}
+
 /// An array in a file, read-only.
 pub struct Input<T> {
     shape: Vec<usize>,
@@ -24,10 +39,13 @@ enum Data<T> {
 }
 
 impl<T: Dtype> Input<T> {
-    /// Opens the file at `path` and checks that it holds just an array of `T`s in C order.
+    /// Opens the file at `path`, as [`read`](Self::read) does.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let mut file = File::open(path).map_err(Error::Open)?;
-        let header = Header::read(&mut file)?;
+        Opened::new(path).and_then(Self::read)
+    }
+
+    /// Checks that the file holds just an array of `T`s in C order.
+    pub fn read(Opened { mut file, header }: Opened) -> Result<Self, Error> {
         let expected = header.data_bytes::<T>()?;
         let length_error = |got| Error::DataLength {
             shape: header.shape.clone(),

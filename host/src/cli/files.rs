@@ -1,13 +1,19 @@
 //! `reverse-cumsum`, `cumsum` and `affine-scan`: .npy files in, a .npy file out.
 
-use super::array::{Input, Output};
+use super::array::{Input, Opened, Output};
 use super::format::Tuple;
+use super::npy::{Bool, Dtype, Error};
 use super::{BackendChoice, Failure, Outcome, Result};
-use ptxscan::Operation;
+use ptxscan::half::f16;
+use ptxscan::num_complex::Complex;
+use ptxscan::{Element, Operation, Options};
 use std::path::{Path, PathBuf};
 
-const LONG_HELP: &str = "Files are .npy files of 32-bit floats in C order, as numpy.save writes them. OUT may be one of the \
-                         inputs: it appears, or is replaced, when the result is complete, and not at all after an error.";
+const LONG_HELP: &str = "Files are .npy files in C order, as numpy.save writes them, of one type: float16, float32, float64, \
+                         complex64, or (sums only) int32 or int64. OUT may be one of the inputs: it appears, or is \
+                         replaced, when the result is complete, and not at all after an error.\n\n\
+                         States are an array of the shape without the axis; with --boundaries, the number of sequences is \
+                         in the place of the axis's extent. Those of float16 arrays are of float32.";
 
 /// A command with one input.
 #[derive(clap::Args)]
@@ -42,6 +48,21 @@ struct Common {
     /// The axis to go along; -1 is the last one
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     axis: isize,
+    /// Write the state before each step instead of that after it
+    #[arg(long)]
+    exclusive: bool,
+    /// The states before the first steps
+    #[arg(long, value_name = "STATES.npy")]
+    initial: Option<PathBuf>,
+    /// Write the states after the last steps to this file
+    #[arg(long = "final", value_name = "STATES.npy")]
+    final_state: Option<PathBuf>,
+    /// Start afresh where this is true: a bool array of the shape up to the axis
+    #[arg(long, value_name = "MASK.npy")]
+    reset: Option<PathBuf>,
+    /// Where sequences along the axis begin, and the axis ends: an int32 or int64 array, from 0 up
+    #[arg(long, value_name = "FILE.npy")]
+    boundaries: Option<PathBuf>,
     /// What to compute on; auto is the first usable GPU, else the CPU
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t)]
     backend: BackendChoice,
@@ -70,10 +91,44 @@ struct ShapeMismatch {
     got: Vec<usize>,
 }
 
+/// An option's array does not go with the inputs'.
+#[derive(Debug, thiserror::Error)]
+#[error("expected shape {}, got {}", Tuple(expected), Tuple(got))]
+struct UnexpectedShape {
+    expected: Vec<usize>,
+    got: Vec<usize>,
+}
+
 impl Common {
     fn scan(&self, operation: Operation, paths: &[&Path]) -> Result<Outcome> {
-        let open = |&path: &&Path| Input::<f32>::open(path).map_err(Failure::file(path));
-        let inputs = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let opened = Opened::new(paths[0]).map_err(Failure::file(paths[0]))?;
+        macro_rules! of_type {
+            ($($type:ty),*) => {
+                match &opened.header {
+                    $(header if header.is::<$type>() => {
+                        self.scan_of::<$type>(operation, paths, opened)
+                    })*
+                    header => {
+                        let error = header.none_of(&[$(<$type>::DESCR),*]);
+                        Err(Failure::file(paths[0])(error))
+                    }
+                }
+            };
+        }
+        of_type!(f16, f32, f64, Complex<f32>, i32, i64)
+    }
+
+    fn scan_of<T: Dtype + Element<State: Dtype>>(
+        &self,
+        operation: Operation,
+        paths: &[&Path],
+        opened: Opened,
+    ) -> Result<Outcome> {
+        let first = Input::<T>::read(opened).map_err(Failure::file(paths[0]));
+        let open = |&path: &&Path| Input::<T>::open(path).map_err(Failure::file(path));
+        let inputs = std::iter::once(first)
+            .chain(paths[1..].iter().map(open))
+            .collect::<Result<Vec<_>>>()?;
         let (first, shape) = (paths[0], inputs[0].shape());
         for (path, input) in paths.iter().zip(&inputs) {
             if input.shape() != shape {
@@ -84,14 +139,89 @@ impl Common {
                 }));
             }
         }
-        ptxscan::extents::<f32>(operation, shape, self.axis).map_err(Failure::file(first))?;
+        ptxscan::extents::<T>(operation, shape, self.axis).map_err(Failure::file(first))?;
 
+        let axis = match usize::try_from(self.axis) {
+            Ok(axis) => axis,
+            Err(_) => shape.len() - self.axis.unsigned_abs(),
+        };
+        let boundaries = self.boundaries.as_deref().map(boundaries).transpose()?;
+        let mut states = shape.to_vec();
+        match &boundaries {
+            Some(boundaries) => states[axis] = boundaries.len().saturating_sub(1),
+            None => drop(states.remove(axis)),
+        }
+        let initial = self.initial.as_deref();
+        let initial = initial
+            .map(|path| option::<T::State>(path, &states))
+            .transpose()?;
+        let reset = self.reset.as_deref();
+        let reset = reset
+            .map(|path| option::<Bool>(path, &shape[..=axis]))
+            .transpose()?;
+        let reset: Option<Vec<bool>> =
+            reset.map(|mask| mask.data().iter().map(|&reset| reset.into()).collect());
         let engine = self.backend.engine()?;
+        let create_state =
+            |path: &PathBuf| Output::<T::State>::create(path, &states).map_err(Failure::file(path));
         let write_failure = Failure::file(&self.output);
         let mut output = Output::create(&self.output, shape).map_err(&write_failure)?;
-        let slices: Vec<&[f32]> = inputs.iter().map(Input::data).collect();
-        engine.scan_into(operation, &slices, shape, self.axis, output.data())?;
+        let mut final_state = self.final_state.as_ref().map(create_state).transpose()?;
+
+        let mut options = Options::new();
+        if self.exclusive {
+            options = options.exclusive();
+        }
+        if let Some(initial) = &initial {
+            options = options.initial(initial.data());
+        }
+        if let Some(final_state) = &mut final_state {
+            options = options.final_state(final_state.data());
+        }
+        if let Some(reset) = &reset {
+            options = options.reset(reset);
+        }
+        if let Some(boundaries) = &boundaries {
+            options = options.boundaries(boundaries);
+        }
+        let slices: Vec<&[T]> = inputs.iter().map(Input::data).collect();
+        engine.scan_with_into(operation, &slices, shape, self.axis, options, output.data())?;
         output.commit().map_err(&write_failure)?;
+        if let (Some(file), Some(path)) = (final_state, &self.final_state) {
+            file.commit().map_err(Failure::file(path))?;
+        }
         Ok(Outcome::Good)
     }
+}
+
+/// The array of an option, which is to be of `shape`.
+fn option<T: Dtype>(path: &Path, shape: &[usize]) -> Result<Input<T>> {
+    let input = Input::<T>::open(path).map_err(Failure::file(path))?;
+    if input.shape() == shape {
+        Ok(input)
+    } else {
+        Err(Failure::file(path)(UnexpectedShape {
+            expected: shape.to_owned(),
+            got: input.shape().to_owned(),
+        }))
+    }
+}
+
+/// The numbers in a file of boundaries.
+fn boundaries(path: &Path) -> Result<Vec<usize>> {
+    let read = || {
+        let opened = Opened::new(path)?;
+        let numbers: Vec<i64> = if opened.header.is::<i32>() {
+            let input = Input::<i32>::read(opened)?;
+            input.data().iter().map(|&number| number.into()).collect()
+        } else if opened.header.is::<i64>() {
+            Input::<i64>::read(opened)?.data().to_vec()
+        } else {
+            return Err(opened.header.none_of(&[i32::DESCR, i64::DESCR]));
+        };
+        let number =
+            |(index, got)| usize::try_from(got).map_err(|_| Error::Negative { index, got });
+        numbers.into_iter().enumerate().map(number).collect()
+    };
+    read().map_err(Failure::file(path))
 }

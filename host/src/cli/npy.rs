@@ -7,8 +7,9 @@
 //! take all that numpy takes, and its errors span lines.
 
 use super::format::Tuple;
-use bytemuck::Pod;
-use ptxscan::Element;
+use bytemuck::{Pod, Zeroable};
+use ptxscan::half::f16;
+use ptxscan::num_complex::Complex;
 use std::io::{self, Read};
 
 // The elements are used as they lie in the file, which is little-endian.
@@ -17,16 +18,45 @@ const _: () = assert!(cfg!(target_endian = "little"));
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
 /// An element type with a place in the format.
-pub trait Dtype: Element + Pod {
+pub trait Dtype: Pod + Default {
     /// Its `descr`.
     const DESCR: &'static str;
     /// What that is, in words.
     const WORDS: &'static str;
 }
 
-impl Dtype for f32 {
-    const DESCR: &'static str = "<f4";
-    const WORDS: &'static str = "little-endian float32";
+macro_rules! dtypes {
+    ($($type:ty: $descr:literal, $words:literal;)*) => { $(
+        impl Dtype for $type {
+            const DESCR: &'static str = $descr;
+            const WORDS: &'static str = $words;
+        }
+    )* };
+}
+dtypes! {
+    f16: "<f2", "little-endian float16";
+    f32: "<f4", "little-endian float32";
+    f64: "<f8", "little-endian float64";
+    i32: "<i4", "little-endian int32";
+    i64: "<i8", "little-endian int64";
+    Complex<f32>: "<c8", "little-endian complex64";
+    Bool: "|b1", "bool";
+}
+
+/// A truth value, as any byte.
+#[derive(Clone, Copy, Default)]
+#[repr(transparent)]
+pub struct Bool(u8);
+
+// SAFETY: it is a byte.
+unsafe impl Zeroable for Bool {}
+// SAFETY: it is a byte.
+unsafe impl Pod for Bool {}
+
+impl From<Bool> for bool {
+    fn from(Bool(byte): Bool) -> Self {
+        byte != 0
+    }
 }
 
 /// What is wrong with a file; which one, the caller knows.
@@ -59,6 +89,10 @@ pub enum Error {
         words: &'static str,
         got: String,
     },
+    #[error("expected dtype {expected}, got {got}")]
+    Dtypes { expected: String, got: String },
+    #[error("expected numbers that are not negative, got {got} at index {index}")]
+    Negative { index: usize, got: i64 },
     #[error("expected C order, got Fortran order for shape {}", Tuple(shape))]
     FortranOrder { shape: Vec<usize> },
     #[error("expected a shape that memory can hold, got {}", Tuple(shape))]
@@ -178,9 +212,23 @@ impl Header {
         })
     }
 
+    /// Whether the data are `T`s.
+    pub fn is<T: Dtype>(&self) -> bool {
+        unquote(&self.descr) == Some(T::DESCR)
+    }
+
+    /// That the data are of none of some types.
+    pub fn none_of(&self, expected: &[&str]) -> Error {
+        let quoted = expected.iter().map(|descr| format!("'{descr}'"));
+        Error::Dtypes {
+            expected: quoted.collect::<Vec<_>>().join(", "),
+            got: beginning(&self.descr),
+        }
+    }
+
     /// Checks that the data are `T`s in C order, and gives their number of bytes.
     pub fn data_bytes<T: Dtype>(&self) -> Result<usize, Error> {
-        if unquote(&self.descr) != Some(T::DESCR) {
+        if !self.is::<T>() {
             return Err(Error::Dtype {
                 expected: T::DESCR,
                 words: T::WORDS,

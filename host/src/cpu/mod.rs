@@ -1,21 +1,38 @@
 //! The CPU back end.
 //!
-//! - Where sequences lie side by side (`inner` > 1), a task scans a strip of channels step by step: a step is a loop over
-//!   neighbours in memory, which the compiler vectorises.
-//! - Where the steps of a sequence are neighbours (`inner` = 1), a task scans [`LANES`] sequences at a time, so that as
+//! A tensor is a matrix of all its steps × inner, and a row of it consecutive steps: as many as the axis has, or those
+//! between two boundaries. (Positions count the steps of a row in the order of the scan.)
+//!
+//! - Where sequences lie side by side (`inner` > 1), a task scans a strip of channels of a row, some steps of some neighbours at a
+//!   time, which the compiler vectorises.
+//! - Where the steps of a sequence are neighbours (`inner` = 1), a task scans [`LANES`] rows at a time, so that as
 //!   many chains of dependent additions are under way.
-//! - Where there are too few strips or rows for that, sequences are cut into chunks of [`CHUNK`] steps: tasks compose the
+//! - Where there are too few strips or rows for that, rows are cut into chunks of [`CHUNK`] steps: tasks compose the
 //!   steps of each chunk, the carries go through the results in order, and tasks scan each chunk from its carry.
 //!
-//! Which of these it is, and so the order of the additions, depends on the shape alone, never on the number of threads.
+//! Which of these it is, and so the order of the additions, depends on the shape and the boundaries alone, never on the number of
+//! threads.
 //!
-//! Composing can meet infinities that the serial recurrence does not, and miss some that it meets. So where a chunk ends
-//! with a carry that is not finite, the chunks of its channel that are under way are scanned again, in serial order.
+//! Options make no other scans of these: a carry enters each sequence, and leaves it; a step at which a scan starts afresh
+//! is done by itself, between runs of plain ones; and the gradient is a scan with other steps ([`Gradient`]).
+//!
+//! Composing can meet infinities that the serial recurrence does not, and miss some that it meets. So where a carry between chunks
+//! is not finite, the chunks of its channel that are under way are scanned again, in serial order.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `rows`, `tensors` | which steps are a row; the arrays, as tasks share them |
+//! | `steps` | what a step does: a sum, an affine map, a gradient |
+//! | `scan` | a part of a row: scanned, or composed |
+//! | `chunks` | rows that are cut |
 #![allow(
     clippy::needless_range_loop,
     reason = "several arrays are walked in step"
 )]
 
+mod chunks;
+mod rows;
+mod scan;
 mod steps;
 mod tensors;
 #[cfg(test)]
@@ -23,19 +40,27 @@ mod tests;
 
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::methods::methods;
+use crate::methods::{as_uninit, methods};
 use crate::operation::{Direction, Operation, Operator};
+use crate::options::{BackwardOptions, Inclusion, Options};
 use crate::shape::Extents;
 use rayon::prelude::*;
+use rows::Rows;
+use scan::Scan;
 use std::mem::MaybeUninit;
-use std::ops::Range;
-use steps::{Affine, Steps, Sum};
-use tensors::Tensors;
+use steps::{Affine, After, Before, Gradient, Steps, Sum};
+use tensors::{Shared, Tensors};
 
 /// Chains of dependent operations that a thread has under way, at least, where it is a matter of latency.
 const LANES: usize = 8;
-/// Steps of a chain that are brought to a buffer at a time.
-const BUFFERED: usize = 32;
+/// Steps of a chain that are brought to a buffer at a time: some lines of memory.
+const BUFFERED: usize = 128;
+/// Steps of [`LANES`] chains that are in registers at a time.
+const SQUARE: usize = 4;
+/// Steps of neighbouring channels that are scanned before the next channels' turn comes, with the carries in registers.
+const TILE_STEPS: usize = 4;
+/// So many channels are that.
+const TILE_CHANNELS: usize = 16;
 /// Steps in a chunk of a sequence that is cut.
 const CHUNK: usize = 512;
 /// Neighbours of a step that a task takes at a time, at most: the step before is then still in the fastest cache.
@@ -93,15 +118,33 @@ impl Cpu {
         operation: Operation,
         inputs: &[&[T]],
         extents: Extents,
+        options: Options<'_, T>,
         out: &mut [MaybeUninit<T>],
     ) -> Result<()> {
-        if extents.elements() == 0 {
-            return Ok(());
-        }
-        match (operation.operator, inputs) {
-            (Operator::Cumsum, &[x]) => self.scan_with::<T, Sum, 1>(operation, [x], extents, out),
-            (Operator::AffineScan, &[a, b]) => {
-                self.scan_with::<T, Affine, 2>(operation, [a, b], extents, out)
+        use Inclusion::{Exclusive, Inclusive};
+        let rows = Rows::new(extents, options.boundaries);
+        let scan = Call {
+            operation,
+            rows,
+            inner: extents.inner,
+            direction: operation.direction,
+            reset: options.reset,
+            entering: options.initial,
+            initial: options.initial,
+            leaving: options.final_state,
+        };
+        match (operation.operator, options.inclusion, inputs) {
+            (Operator::Cumsum, Inclusive, &[x]) => {
+                self.carry_out::<T, Sum<After>, 1, 1, 1>(scan, [x], [out])
+            }
+            (Operator::Cumsum, Exclusive, &[x]) => {
+                self.carry_out::<T, Sum<Before>, 1, 1, 1>(scan, [x], [out])
+            }
+            (Operator::AffineScan, Inclusive, &[a, b]) => {
+                self.carry_out::<T, Affine<After>, 2, 1, 2>(scan, [a, b], [out])
+            }
+            (Operator::AffineScan, Exclusive, &[a, b]) => {
+                self.carry_out::<T, Affine<Before>, 2, 1, 2>(scan, [a, b], [out])
             }
             _ => unreachable!(
                 "{operation} of {} inputs, which are counted before",
@@ -110,35 +153,75 @@ impl Cpu {
         }
     }
 
-    fn scan_with<T: Element, M: Steps<T, N>, const N: usize>(
+    pub(crate) fn run_backward<T: Element>(
         &self,
-        operation: Operation,
-        inputs: [&[T]; N],
+        forward: Operation,
+        inputs: [&[T]; 3],
         extents: Extents,
-        out: &mut [MaybeUninit<T>],
+        options: BackwardOptions<'_, T>,
+        out: [&mut [MaybeUninit<T>]; 2],
     ) -> Result<()> {
-        let problem = Problem {
-            tensors: Tensors::new(inputs, out),
-            extents,
-            direction: operation.direction,
-            width: strip_width(extents),
+        let call = Call {
+            operation: forward,
+            rows: Rows::new(extents, options.boundaries),
+            inner: extents.inner,
+            direction: match forward.direction {
+                Direction::Forward => Direction::Reverse,
+                Direction::Reverse => Direction::Forward,
+            },
+            reset: options.reset,
+            entering: options.d_final,
+            initial: options.initial,
+            leaving: options.d_initial,
         };
-        let tasks = problem.tasks();
-        if tasks < ENOUGH_TASKS && extents.len >= 2 * CHUNK {
-            return self.install(|| problem.scan_in_chunks::<M>(operation));
-        }
-        let elements = (extents.elements() / tasks).max(1);
-        if extents.elements() < 2 * ELEMENTS_PER_TASK {
-            (0..tasks).for_each(|task| problem.scan_task::<M>(task));
+        self.carry_out::<T, Gradient, 3, 2, 2>(call, inputs, out)
+    }
+
+    fn carry_out<
+        T: Element,
+        M: Steps<T::State, N, K, P>,
+        const N: usize,
+        const K: usize,
+        const P: usize,
+    >(
+        &self,
+        call: Call<'_, T>,
+        inputs: [&[T]; N],
+        outputs: [&mut [MaybeUninit<T>]; K],
+    ) -> Result<()> {
+        let elements = call.rows.all_steps() * call.inner;
+        let states = if call.leaving.is_some() {
+            call.rows.count() * call.inner
         } else {
+            0
+        };
+        if elements == 0 && states == 0 {
+            return Ok(());
+        }
+        let scan = Scan {
+            tensors: Tensors::new(inputs, outputs),
+            rows: call.rows,
+            inner: call.inner,
+            direction: call.direction,
+            width: strip_width(call.rows, call.inner),
+            reset: call.reset,
+            entering: call.entering,
+            initial: call.initial,
+            leaving: call.leaving.map(|states| Shared::new(as_uninit(states))),
+        };
+        let tasks = scan.tasks();
+        if elements < 2 * ELEMENTS_PER_TASK {
+            (0..tasks).for_each(|task| scan.scan_task::<M, P>(task));
+        } else {
+            let least = ELEMENTS_PER_TASK.div_ceil((elements / tasks).max(1));
             self.install(|| {
                 (0..tasks)
                     .into_par_iter()
-                    .with_min_len(ELEMENTS_PER_TASK.div_ceil(elements))
-                    .for_each(|task| problem.scan_task::<M>(task));
+                    .with_min_len(least)
+                    .for_each(|task| scan.scan_task::<M, P>(task));
             });
         }
-        Ok(())
+        self.install(|| scan.scan_cut_rows::<M, P>(call.operation))
     }
 
     /// Calls `work` where rayon finds this back end's threads.
@@ -152,435 +235,93 @@ impl Cpu {
 
 methods!(Cpu);
 
+/// What a scan is, but for its inputs and outputs.
+struct Call<'a, T: Element> {
+    operation: Operation,
+    rows: Rows<'a>,
+    inner: usize,
+    direction: Direction,
+    reset: Option<&'a [bool]>,
+    entering: Option<&'a [T::State]>,
+    initial: Option<&'a [T::State]>,
+    leaving: Option<&'a mut [T::State]>,
+}
+
 /// How many neighbours of a step a task takes: as many as leave enough tasks.
-fn strip_width(Extents { outer, inner, .. }: Extents) -> usize {
-    let strips = ENOUGH_TASKS.div_ceil(outer);
+fn strip_width(rows: Rows<'_>, inner: usize) -> usize {
+    let strips = ENOUGH_TASKS.div_ceil(rows.count());
     let width = inner.div_ceil(strips).next_multiple_of(NARROWEST_STRIP);
     inner.min(width.min(WIDEST_STRIP))
 }
 
-/// What is scanned, and where the results go.
-struct Problem<'a, T, const N: usize> {
-    tensors: Tensors<'a, T, N>,
-    extents: Extents,
-    direction: Direction,
-    /// Of a strip.
-    width: usize,
-}
-
-/// Neighbouring channels of one outer index.
-#[derive(Clone, Copy)]
-struct Strip {
-    /// The element that is step 0 of the first channel.
-    first: usize,
-    width: usize,
-}
-
-/// Where a scan begins: each channel with a carry, or the sequence itself.
-#[derive(Clone, Copy)]
-enum Start<'a, T> {
-    Sequence,
-    Carries(&'a [T]),
-}
-
-// Positions count steps in the direction of the scan.
-impl<T: Element, const N: usize> Problem<'_, T, N> {
-    fn strips_across(&self) -> usize {
-        self.extents.inner.div_ceil(self.width)
-    }
-
-    /// How many tasks there are if no sequence is cut.
+impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
+    /// How many tasks there are for rows that are not cut.
     fn tasks(&self) -> usize {
-        match self.extents.inner {
-            1 => self.extents.outer.div_ceil(LANES),
-            _ => self.extents.outer * self.strips_across(),
+        match self.inner {
+            1 => self.rows.count().div_ceil(LANES),
+            _ => self.rows.count() * self.strips_across(),
         }
     }
 
-    fn strip(&self, number: usize) -> Strip {
-        let Extents { len, inner, .. } = self.extents;
-        let across = self.strips_across();
-        let channel = number % across * self.width;
-        Strip {
-            first: number / across * len * inner + channel,
-            width: self.width.min(inner - channel),
-        }
-    }
-
-    /// The element of a strip's first channel at a position.
-    #[inline(always)]
-    fn at(&self, strip: Strip, position: usize) -> usize {
-        let step = match self.direction {
-            Direction::Forward => position,
-            Direction::Reverse => self.extents.len - 1 - position,
+    /// Whether a row is cut: it is so much of all the work that there would be too few tasks.
+    fn is_cut(&self, row: usize) -> bool {
+        let len = self.rows.steps(row).len();
+        let tasks_a_row = match self.inner {
+            1 => 1.0 / LANES as f64,
+            _ => self.strips_across() as f64,
         };
-        strip.first + step * self.extents.inner
+        let tasks = self.rows.all_steps() as f64 / len as f64 * tasks_a_row;
+        len >= 2 * CHUNK && tasks < ENOUGH_TASKS as f64
     }
 
-    /// Scans all of a strip, or of some rows.
-    fn scan_task<M: Steps<T, N>>(&self, task: usize) {
-        let Extents { outer, len, inner } = self.extents;
-        if inner > 1 {
-            return self.scan_strip::<M>(self.strip(task), 0..len, Start::Sequence);
-        }
-        let rows = task * LANES..outer.min((task + 1) * LANES);
-        if rows.len() < LANES {
-            return rows.for_each(|row| {
-                self.scan_strip::<M>(self.strip(row), 0..len, Start::Sequence);
-            });
-        }
-        let mut carries = [T::default(); LANES];
-        let firsts = std::array::from_fn(|lane| {
-            let first = self.at(self.strip(rows.start + lane), 0);
-            // SAFETY: the first steps are elements of rows that are this task's alone.
-            unsafe {
-                carries[lane] = self.tensors.read(first)[N - 1];
-                self.tensors.write(first, carries[lane]);
+    /// Scans all of a strip, or of some rows, but for what is cut.
+    fn scan_task<M: Steps<T::State, N, K, P>, const P: usize>(&self, task: usize) {
+        if self.inner > 1 {
+            let (row, number) = (task / self.strips_across(), task % self.strips_across());
+            if !self.is_cut(row) {
+                let strip = self.strip(row, number);
+                let mut carries = vec![T::State::default(); strip.width];
+                self.enter(&strip, &mut carries);
+                self.scan_strip::<M, P>(&strip, 0..strip.len(), &mut carries);
+                self.leave(&strip, &carries);
             }
-            self.at(self.strip(rows.start + lane), 1.min(len - 1))
-        });
-        // SAFETY: the rows are this task's alone, and have so many steps more.
-        unsafe { self.scan_lanes::<M>(firsts, carries, len - 1) };
-    }
-
-    /// Scans `count` steps of single channels at once, which begin at the elements `firsts` with `carries`.
-    ///
-    /// Some steps of a channel at a time are brought to a buffer and back: rows are often a power of two apart, so that
-    /// lines of all of them compete for the same few places in the cache.
-    ///
-    /// # Safety
-    /// `inner` is 1. The steps exist, and no other task accesses them in the output.
-    unsafe fn scan_lanes<M: Steps<T, N>>(
-        &self,
-        firsts: [usize; LANES],
-        mut carries: [T; LANES],
-        count: usize,
-    ) {
-        let mut steps = [[[T::default(); BUFFERED]; LANES]; N];
-        let mut results = [[T::default(); BUFFERED]; LANES];
-        let mut done = 0;
-        while done < count {
-            let some = BUFFERED.min(count - done);
-            // SAFETY: says the caller.
-            unsafe {
-                self.fetch(
-                    firsts.map(|first| self.after(first, done)),
-                    some,
-                    &mut steps,
-                )
-            };
-            for i in 0..some {
-                for lane in 0..LANES {
-                    let step = std::array::from_fn(|k| steps[k][lane][i]);
-                    carries[lane] = M::apply(carries[lane], step);
-                    results[lane][i] = carries[lane];
-                }
-            }
-            for lane in 0..LANES {
-                let first = self.after(firsts[lane], done);
-                for i in 0..some {
-                    // SAFETY: says the caller.
-                    unsafe { self.tensors.write(self.after(first, i), results[lane][i]) };
-                }
-            }
-            done += some;
-        }
-    }
-
-    /// Brings the steps of single channels that begin at the elements `firsts` to a buffer.
-    ///
-    /// # Safety
-    /// `inner` is 1, and the steps exist.
-    #[inline(always)]
-    unsafe fn fetch(
-        &self,
-        firsts: [usize; LANES],
-        count: usize,
-        steps: &mut [[[T; BUFFERED]; LANES]; N],
-    ) {
-        for lane in 0..LANES {
-            for k in 0..N {
-                for i in 0..count {
-                    // SAFETY: says the caller.
-                    steps[k][lane][i] =
-                        unsafe { self.tensors.read(self.after(firsts[lane], i)) }[k];
-                }
-            }
-        }
-    }
-
-    /// Composes `count` steps, 1 or more, of single channels at once, which begin at the elements `firsts`.
-    ///
-    /// # Safety
-    /// `inner` is 1, and the steps exist.
-    unsafe fn compose_lanes<M: Steps<T, N>>(
-        &self,
-        firsts: [usize; LANES],
-        count: usize,
-    ) -> [[T; N]; LANES] {
-        // SAFETY: says the caller.
-        let mut composed = firsts.map(|first| unsafe { self.tensors.read(first) });
-        let mut steps = [[[T::default(); BUFFERED]; LANES]; N];
-        let mut done = 1;
-        while done < count {
-            let some = BUFFERED.min(count - done);
-            // SAFETY: says the caller.
-            unsafe {
-                self.fetch(
-                    firsts.map(|first| self.after(first, done)),
-                    some,
-                    &mut steps,
-                )
-            };
-            for i in 0..some {
-                for lane in 0..LANES {
-                    let step = std::array::from_fn(|k| steps[k][lane][i]);
-                    composed[lane] = M::then(composed[lane], step);
-                }
-            }
-            done += some;
-        }
-        composed
-    }
-
-    /// The element `count` steps after one, where `inner` is 1.
-    #[inline(always)]
-    fn after(&self, element: usize, count: usize) -> usize {
-        match self.direction {
-            Direction::Forward => element + count,
-            Direction::Reverse => element - count,
-        }
-    }
-
-    /// Scans the steps at `positions` of a strip, which no other task accesses in the output.
-    fn scan_strip<M: Steps<T, N>>(
-        &self,
-        strip: Strip,
-        mut positions: Range<usize>,
-        start: Start<'_, T>,
-    ) {
-        let width = strip.width;
-        let mut before = match start {
-            Start::Carries(carries) => carries,
-            Start::Sequence => {
-                let Some(position) = positions.next() else {
-                    return;
-                };
-                let at = self.at(strip, position);
-                let step = self.tensors.row(at, width);
-                // SAFETY: the step is the strip's, and is read from then on.
-                unsafe {
-                    let out = self.tensors.part(at, width);
-                    for (out, &value) in out.iter_mut().zip(step[N - 1]) {
-                        out.write(value);
-                    }
-                    self.tensors.written(at, width)
-                }
-            }
-        };
-        for position in positions {
-            let at = self.at(strip, position);
-            let steps = self.tensors.row(at, width);
-            // SAFETY: the step is the strip's; it is not the one before.
-            let out = unsafe { self.tensors.part(at, width) };
-            for channel in 0..width {
-                let step = steps.map(|step| step[channel]);
-                out[channel].write(M::apply(before[channel], step));
-            }
-            // SAFETY: it is written now.
-            before = unsafe { self.tensors.written(at, width) };
-        }
-    }
-
-    /// Composes the steps at `positions`, 1 or more, of each channel of a strip. Element `k` of the composition of a channel is
-    /// `composed[k · width + channel]`.
-    fn compose_strip<M: Steps<T, N>>(
-        &self,
-        strip: Strip,
-        mut positions: Range<usize>,
-        composed: &mut [T],
-    ) {
-        let width = strip.width;
-        let mut planes = composed.chunks_exact_mut(width);
-        let mut planes: [&mut [T]; N] =
-            std::array::from_fn(|_| planes.next().expect("as many planes as inputs"));
-        if let Some(position) = positions.next() {
-            let steps = self.tensors.row(self.at(strip, position), width);
-            for (plane, step) in planes.iter_mut().zip(steps) {
-                plane.copy_from_slice(step);
-            }
-        }
-        for position in positions {
-            let steps = self.tensors.row(self.at(strip, position), width);
-            for channel in 0..width {
-                let first = std::array::from_fn(|k| planes[k][channel]);
-                let next = steps.map(|step| step[channel]);
-                let both = M::then(first, next);
-                for k in 0..N {
-                    planes[k][channel] = both[k];
-                }
-            }
-        }
-    }
-
-    /// Scans one strip after the other, each cut into chunks.
-    fn scan_in_chunks<M: Steps<T, N>>(&self, operation: Operation) -> Result<()> {
-        let strips = self.extents.outer * self.strips_across();
-        (0..strips)
-            .try_for_each(|strip| self.scan_strip_in_chunks::<M>(self.strip(strip), operation))
-    }
-
-    /// Scans a strip in waves of chunks.
-    fn scan_strip_in_chunks<M: Steps<T, N>>(
-        &self,
-        strip: Strip,
-        operation: Operation,
-    ) -> Result<()> {
-        let (len, width) = (self.extents.len, strip.width);
-        let chunks = (WAVE / (CHUNK * width)).next_multiple_of(LANES).max(LANES);
-        let mut composed = scratch(operation, chunks * N * width)?;
-        let mut entering = scratch(operation, (chunks + 1) * width)?;
-        let mut carries = scratch(operation, width)?;
-
-        let mut wave = 0..len.min(chunks * CHUNK);
-        while !wave.is_empty() {
-            let count = wave.len().div_ceil(CHUNK);
-            let chunk = |index: usize| {
-                let start = wave.start + index * CHUNK;
-                start..wave.end.min(start + CHUNK)
-            };
-            let begins = wave.start == 0;
-            composed
-                .par_chunks_mut(LANES * N * width)
-                .take(count.div_ceil(LANES))
-                .enumerate()
-                .for_each(|(group, composed)| {
-                    let group = group * LANES..count.min((group + 1) * LANES);
-                    self.compose_group::<M>(strip, group.clone().map(chunk), composed);
-                });
-            // The carries that enter each chunk, and after them those that leave the wave. The first chunk of the
-            // sequence has none, and leaves its last states.
-            entering[..width].copy_from_slice(&carries);
-            for index in 0..count {
-                let (done, next) = entering.split_at_mut((index + 1) * width);
-                for channel in 0..width {
-                    let chunk: [T; N] =
-                        std::array::from_fn(|k| composed[(index * N + k) * width + channel]);
-                    next[channel] = if begins && index == 0 {
-                        chunk[N - 1]
-                    } else {
-                        M::apply(done[index * width + channel], chunk)
-                    };
-                }
-            }
-            (0..count.div_ceil(LANES))
-                .into_par_iter()
-                .for_each(|group| {
-                    let group = group * LANES..count.min((group + 1) * LANES);
-                    let entering = &entering[group.start * width..group.end * width];
-                    self.scan_group::<M>(strip, group.map(chunk), entering);
-                });
-
-            let last = |index| {
-                let at = self.at(strip, chunk(index).end - 1);
-                // SAFETY: the tasks have written the strip as far as the wave goes, and are done.
-                unsafe { self.tensors.written(at, width) }
-            };
-            for channel in 0..width {
-                let leaving = entering[count * width + channel];
-                let finite =
-                    leaving.is_finite() && (0..count).all(|index| last(index)[channel].is_finite());
-                if finite {
-                    carries[channel] = leaving;
-                    continue;
-                }
-                let one = Strip {
-                    first: strip.first + channel,
-                    width: 1,
-                };
-                let start = if begins {
-                    Start::Sequence
-                } else {
-                    Start::Carries(&carries[channel..=channel])
-                };
-                self.scan_strip::<M>(one, wave.clone(), start);
-                carries[channel] = last(count - 1)[channel];
-            }
-            wave = wave.end..len.min(wave.end + chunks * CHUNK);
-        }
-        Ok(())
-    }
-
-    /// Composes each of some chunks.
-    fn compose_group<M: Steps<T, N>>(
-        &self,
-        strip: Strip,
-        chunks: impl Iterator<Item = Range<usize>>,
-        composed: &mut [T],
-    ) {
-        let mut chunks: Vec<_> = chunks.collect();
-        if self.extents.inner == 1 && chunks.len() == LANES {
-            // The last one can be shorter.
-            let shortest = chunks[LANES - 1].len();
-            let firsts = std::array::from_fn(|lane| self.at(strip, chunks[lane].start));
-            // SAFETY: each chunk has at least so many steps.
-            let mut lanes = unsafe { self.compose_lanes::<M>(firsts, shortest) };
-            for (lane, chunk) in lanes.iter_mut().zip(&chunks) {
-                for position in chunk.start + shortest..chunk.end {
-                    // SAFETY: it is a step of the strip.
-                    *lane = M::then(*lane, unsafe {
-                        self.tensors.read(self.at(strip, position))
-                    });
-                }
-            }
-            composed.copy_from_slice(lanes.as_flattened());
             return;
         }
-        for (chunk, composed) in chunks
-            .drain(..)
-            .zip(composed.chunks_exact_mut(N * strip.width))
-        {
-            self.compose_strip::<M>(strip, chunk, composed);
+        let rows = task * LANES..self.rows.count().min((task + 1) * LANES);
+        let lanes: Vec<_> = rows
+            .filter(|&row| !self.is_cut(row))
+            .map(|row| (self.strip(row, 0), 0))
+            .collect();
+        let mut carries = [T::State::default(); LANES];
+        for ((strip, _), carry) in lanes.iter().zip(&mut carries) {
+            self.enter(strip, std::slice::from_mut(carry));
+        }
+        let mut done = 0;
+        if let Ok(lanes) = <&[_; LANES]>::try_from(&lanes[..]) {
+            done = lanes
+                .iter()
+                .map(|(strip, _)| strip.len())
+                .min()
+                .unwrap_or(0);
+            self.scan_lanes::<M, P>(lanes, done, &mut carries);
+        }
+        for ((strip, _), carry) in lanes.iter().zip(&mut carries) {
+            let carry = std::slice::from_mut(carry);
+            self.scan_strip::<M, P>(strip, done..strip.len(), carry);
+            self.leave(strip, carry);
         }
     }
 
-    /// Scans each of some chunks from the carries that enter it.
-    fn scan_group<M: Steps<T, N>>(
+    /// Scans the rows that are cut, one strip of theirs after the other.
+    fn scan_cut_rows<M: Steps<T::State, N, K, P>, const P: usize>(
         &self,
-        strip: Strip,
-        chunks: impl Iterator<Item = Range<usize>>,
-        entering: &[T],
-    ) {
-        let chunks: Vec<_> = chunks.collect();
-        let whole = chunks
-            .iter()
-            .all(|chunk| chunk.len() == CHUNK && chunk.start > 0);
-        if self.extents.inner == 1 && chunks.len() == LANES && whole {
-            let firsts = std::array::from_fn(|lane| self.at(strip, chunks[lane].start));
-            let carries = std::array::from_fn(|lane| entering[lane]);
-            // SAFETY: the chunks are of this task alone, and as long.
-            return unsafe { self.scan_lanes::<M>(firsts, carries, CHUNK) };
-        }
-        for (chunk, entering) in chunks.into_iter().zip(entering.chunks_exact(strip.width)) {
-            let start = match chunk.start {
-                0 => Start::Sequence,
-                _ => Start::Carries(entering),
-            };
-            self.scan_strip::<M>(strip, chunk, start);
-        }
+        operation: Operation,
+    ) -> Result<()> {
+        let rows = (0..self.rows.count()).filter(|&row| self.is_cut(row));
+        let mut strips =
+            rows.flat_map(|row| (0..self.strips_across()).map(move |number| (row, number)));
+        strips.try_for_each(|(row, number)| {
+            self.scan_in_chunks::<M, P>(&self.strip(row, number), operation)
+        })
     }
-}
-
-/// Memory for intermediate values.
-fn scratch<T: Element>(operation: Operation, elements: usize) -> Result<Vec<T>> {
-    let mut scratch = Vec::new();
-    scratch
-        .try_reserve_exact(elements)
-        .map_err(|_| Error::OutOfHostMemory {
-            operation,
-            what: "scratch",
-            bytes: elements * size_of::<T>(),
-        })?;
-    scratch.resize(elements, T::default());
-    Ok(scratch)
 }

@@ -1,78 +1,105 @@
 //! The tensors of a call, as tasks share them.
 
-use crate::element::Element;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-/// The inputs, and the output that tasks write parts of.
+/// Memory that tasks write parts of.
 #[derive(Clone, Copy)]
-pub struct Tensors<'a, T, const N: usize> {
-    inputs: [&'a [T]; N],
-    out: *mut T,
-    output: PhantomData<&'a mut [MaybeUninit<T>]>,
+pub struct Shared<'a, T> {
+    first: *mut T,
+    len: usize,
+    memory: PhantomData<&'a mut [MaybeUninit<T>]>,
 }
 
-// SAFETY: each task writes elements of its own, by the obligations of the methods, and `T` can be sent.
-unsafe impl<T: Element, const N: usize> Send for Tensors<'_, T, N> {}
+// SAFETY: each task accesses elements of its own, by the obligations of the methods, and `T` can be sent.
+unsafe impl<T: Send> Send for Shared<'_, T> {}
 // SAFETY: as above.
-unsafe impl<T: Element, const N: usize> Sync for Tensors<'_, T, N> {}
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
 
-impl<'a, T: Element, const N: usize> Tensors<'a, T, N> {
-    /// Tensors of one size.
-    pub fn new(inputs: [&'a [T]; N], out: &'a mut [MaybeUninit<T>]) -> Self {
-        assert!(inputs.iter().all(|input| input.len() == out.len()));
+impl<'a, T> Shared<'a, T> {
+    pub fn new(memory: &'a mut [MaybeUninit<T>]) -> Self {
         Self {
-            inputs,
-            out: out.as_mut_ptr().cast(),
-            output: PhantomData,
+            first: memory.as_mut_ptr().cast(),
+            len: memory.len(),
+            memory: PhantomData,
         }
     }
 
-    /// What the inputs have at an element.
+    /// Writes `B` elements from `index` on.
     ///
     /// # Safety
-    /// `index` is less than the number of elements.
+    /// They are elements of the memory, and no other task accesses them.
     #[inline(always)]
-    pub unsafe fn read(&self, index: usize) -> [T; N] {
-        // SAFETY: says the caller.
-        self.inputs
-            .map(|input| unsafe { *input.get_unchecked(index) })
+    pub unsafe fn write<const B: usize>(self, index: usize, values: [T; B]) {
+        debug_assert!(index + B <= self.len);
+        // SAFETY: says the caller; an array is aligned as its elements are.
+        unsafe { self.first.add(index).cast::<[T; B]>().write(values) }
+    }
+}
+
+/// The inputs, and the outputs: all of one length.
+#[derive(Clone, Copy)]
+pub struct Tensors<'a, T, const N: usize, const K: usize> {
+    inputs: [&'a [T]; N],
+    outputs: [Shared<'a, T>; K],
+}
+
+impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
+    pub fn new(inputs: [&'a [T]; N], outputs: [&'a mut [MaybeUninit<T>]; K]) -> Self {
+        let outputs = outputs.map(Shared::new);
+        let len = outputs[0].len;
+        assert!(inputs.iter().all(|input| input.len() == len));
+        assert!(outputs.iter().all(|output| output.len == len));
+        Self { inputs, outputs }
     }
 
-    /// Writes an element of the output.
+    /// `B` elements of input `k`, from `index` on.
     ///
     /// # Safety
-    /// `index` is less than the number of elements, and no other task accesses that element of the output.
+    /// It has them.
     #[inline(always)]
-    pub unsafe fn write(&self, index: usize, value: T) {
-        // SAFETY: says the caller.
-        unsafe { self.out.add(index).write(value) }
+    pub unsafe fn read<const B: usize>(&self, k: usize, index: usize) -> [T; B] {
+        debug_assert!(index + B <= self.inputs[k].len());
+        // SAFETY: says the caller; an array is aligned as its elements are.
+        unsafe { self.inputs[k].as_ptr().add(index).cast::<[T; B]>().read() }
     }
 
-    /// `width` elements of each input, from `first` on.
-    pub fn row(&self, first: usize, width: usize) -> [&'a [T]; N] {
-        self.inputs.map(|input| &input[first..first + width])
+    /// Asks for the lines of memory with an element of the inputs, if they have it.
+    #[inline(always)]
+    pub fn prefetch_inputs(&self, index: usize) {
+        for input in self.inputs {
+            prefetch(input.as_ptr().wrapping_add(index));
+        }
     }
 
-    /// `width` elements of the output that were written, from `first` on.
+    /// Asks for the lines of memory with an element of the outputs, if they have it.
+    #[inline(always)]
+    pub fn prefetch_outputs(&self, index: usize) {
+        for output in self.outputs {
+            prefetch(output.first.wrapping_add(index));
+        }
+    }
+
+    /// Writes `B` elements of output `k`, from `index` on.
     ///
     /// # Safety
-    /// They are elements of the output, and written; no task writes them while the result lives.
-    pub unsafe fn written(&self, first: usize, width: usize) -> &[T] {
+    /// It has them, and no other task accesses them.
+    #[inline(always)]
+    pub unsafe fn write<const B: usize>(&self, k: usize, index: usize, values: [T; B]) {
         // SAFETY: says the caller.
-        unsafe { std::slice::from_raw_parts(self.out.add(first), width) }
+        unsafe { self.outputs[k].write(index, values) }
     }
+}
 
-    /// `width` elements of the output, from `first` on, to be written.
-    ///
-    /// # Safety
-    /// They are elements of the output, and nothing else accesses them while the result lives.
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "the caller vouches that it is alone with them"
-    )]
-    pub unsafe fn part(&self, first: usize, width: usize) -> &mut [MaybeUninit<T>] {
-        // SAFETY: says the caller.
-        unsafe { std::slice::from_raw_parts_mut(self.out.add(first).cast(), width) }
+/// Asks for a line of memory, where the processor takes such a hint. There need not be anything at the address.
+#[inline(always)]
+fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a hint accesses no memory that the program could tell.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }

@@ -95,3 +95,104 @@ fn what_is_not_finite_leaves_other_channels_as_they_are() {
     assert_eq!(poisoned[count - 2], f32::INFINITY);
     assert!(poisoned[count - 5].is_finite());
 }
+
+/// With every option at once, the work is cut in each way, also into waves of chunks.
+#[test]
+fn options_hold_across_every_cut() {
+    let pools = [1, 3].map(|threads| Cpu::with_threads(threads).expect("threads"));
+    let waves = WAVE / CHUNK + 3 * CHUNK;
+    for [outer, len, inner] in [
+        [1, 20 * CHUNK + 7, 1],
+        [3, 5 * CHUNK, 1],
+        [1, 9 * CHUNK + 1, 2],
+        [1, waves, 257],
+        [1, WAVE + 5 * CHUNK + 3, 1],
+        [2, 4 * CHUNK, 65],
+        [ENOUGH_TASKS * LANES, 40, 1],
+    ] {
+        let shape = [outer, len, inner];
+        let count = shape.iter().product();
+        let (a, b, dh) = (values(count, 1), values(count, 3), values(count, 4));
+        let boundaries = [0, 3, 3, len / 8, len / 8 + 5, len, len];
+        let boundaries = (outer == 1).then_some(&boundaries[..]);
+        let states = inner * boundaries.map_or(outer, |boundaries| boundaries.len() - 1);
+        let (initial, d_final) = (values(states, 2), values(states, 0));
+        let reset: Vec<bool> = (0..outer * len).map(|step| step % 1999 == 1234).collect();
+        for operation in [Operation::AFFINE_SCAN, Operation::REVERSE_AFFINE_SCAN] {
+            let extents = crate::extents::<f32>(operation, &shape, 1).expect("a shape");
+            let options = || {
+                let options = Options::new().exclusive().initial(&initial).reset(&reset);
+                match boundaries {
+                    Some(boundaries) => options.boundaries(boundaries),
+                    None => options,
+                }
+            };
+            let backward = || {
+                let options = BackwardOptions::new().initial(&initial).reset(&reset);
+                match boundaries {
+                    Some(boundaries) => options.boundaries(boundaries),
+                    None => options,
+                }
+                .d_final(&d_final)
+            };
+            let exact = |got: &[f32]| got.iter().map(|&x| x.into()).collect::<Vec<f64>>();
+            let inputs: [&[f32]; 2] = [&a, &b];
+            let want = reference::scan(operation, &inputs, extents, &options());
+            // Any values do for h.
+            let with_h: [&[f32]; 3] = [&a, &b, &dh];
+            let gradients =
+                reference::affine_scan_backward(operation.direction, with_h, extents, &backward());
+            for cpu in &pools {
+                let context = format!("{operation} of {shape:?} on {} threads", cpu.threads());
+                let mut last = vec![f32::NAN; states];
+                let options = options().final_state(&mut last);
+                let got = cpu.scan_with(operation, &inputs, &shape, 1, options);
+                assert!(exact(&got.expect("it scans")) == want.out, "{context}");
+                assert!(exact(&last) == want.final_state, "{context}");
+
+                let mut d_initial = vec![f32::NAN; states];
+                let options = backward().d_initial(&mut d_initial);
+                let direction = operation.direction;
+                let got = cpu.affine_scan_backward(direction, with_h, &shape, 1, options);
+                let [da, db] = got.expect("it scans");
+                assert!(exact(&da) == gradients.da, "da, {context}");
+                assert!(exact(&db) == gradients.db, "db, {context}");
+                assert!(exact(&d_initial) == gradients.d_initial, "{context}");
+            }
+        }
+    }
+}
+
+/// An overflow of a composition is found, also where a reset hides it from the end of its chunk.
+#[test]
+fn a_reset_does_not_hide_a_composition_that_overflows() {
+    let len = 8 * CHUNK;
+    for inner in [1, 2] {
+        let count = len * inner;
+        // Twice, the product of gates overflows, but the states are 0 until the chunk after.
+        let mut a = vec![1.0_f32; count];
+        let mut b = vec![0.0_f32; count];
+        for step in [CHUNK + 3, CHUNK + 4, 4 * CHUNK + 3, 4 * CHUNK + 4] {
+            a[step * inner..(step + 1) * inner].fill(1e30);
+        }
+        b[(2 * CHUNK + 5) * inner..(2 * CHUNK + 6) * inner].fill(1.0);
+        let reset: Vec<bool> = (0..len).map(|step| step == 5 * CHUNK + 100).collect();
+        let inputs: [&[f32]; 2] = [&a, &b];
+        let mut last = vec![0.0; inner];
+        let options = Options::new().reset(&reset).final_state(&mut last);
+        let got = Cpu::new()
+            .scan_with(Operation::AFFINE_SCAN, &inputs, &[len, inner], 0, options)
+            .expect("it scans");
+        let mut state = 0.0;
+        for step in 0..len {
+            let index = step * inner;
+            state = if reset[step] {
+                b[index]
+            } else {
+                a[index] * state + b[index]
+            };
+            assert_eq!(got[index], state, "step {step}");
+        }
+        assert_eq!(last, vec![state; inner]);
+    }
+}

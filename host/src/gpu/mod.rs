@@ -12,7 +12,8 @@ use crate::element::Element;
 use crate::error::{CudaError, Error, Result};
 use crate::methods::methods;
 use crate::operation::Operation;
-use crate::plan::{DeviceLimits, ElementType, Launch, Plan, PlanBuilder, Strategy};
+use crate::options::{BackwardOptions, Inclusion, Options};
+use crate::plan::{self, DeviceLimits, Launch, Packed, Plan, PlanBuilder};
 use crate::shape::{self, Extents};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
@@ -87,12 +88,13 @@ fn check(code: sys::CUresult) -> Result<(), CudaError> {
     }
 }
 
-fn element_type<T: Element>() -> ElementType {
-    ElementType {
-        name: T::KERNEL_NAME,
-        bytes: size_of::<T>(),
-        carry_bytes: size_of::<T>(),
-    }
+/// The addresses of what an operation reads and writes besides its inputs and its output; 0 where it is not there.
+#[derive(Clone, Copy, Default)]
+struct Extras {
+    initial: u64,
+    last: u64,
+    mask: u64,
+    boundaries: u64,
 }
 
 /// How many GPUs the driver shows.
@@ -272,11 +274,28 @@ impl Gpu {
         stream: &Stream,
     ) -> Result<()> {
         self.make_current()?;
-        let plan = self.plan::<T>(operation, extents, None)?;
+        let plan = self.plan(Self::planned::<T>(operation, extents), operation, extents)?;
+        // SAFETY: says the caller.
+        unsafe { self.execute_once(operation, &plan, inputs, out, Extras::default(), stream) }
+    }
+
+    /// Puts a plan's work on a stream, with scratch memory of its own, which is allocated and given up on the stream too.
+    ///
+    /// # Safety
+    /// As [`execute`](Self::execute), but for the scratch memory.
+    unsafe fn execute_once(
+        &self,
+        operation: Operation,
+        plan: &Plan,
+        inputs: &[u64],
+        out: u64,
+        extras: Extras,
+        stream: &Stream,
+    ) -> Result<()> {
         let words = plan.scratch_words();
         if words == 0 {
             // SAFETY: says the caller.
-            return unsafe { self.execute(&plan, inputs, out, 0, stream) };
+            return unsafe { self.execute(plan, inputs, out, extras, 0, stream) };
         }
         let bytes = words * size_of::<u64>();
         let raw = stream.as_inner();
@@ -295,21 +314,20 @@ impl Gpu {
             }
             let run = check(sys::cuMemsetD8Async(scratch, 0, bytes, raw))
                 .doing("clear scratch memory")
-                .and_then(|()| self.execute(&plan, inputs, out, scratch, stream));
+                .and_then(|()| self.execute(plan, inputs, out, extras, scratch, stream));
             let freed = check(sys::cuMemFreeAsync(scratch, raw)).doing("give up scratch memory");
             run.and(freed)
         }
     }
 
-    /// The plan for an operation on this device.
-    pub(crate) fn plan<T: Element>(
-        &self,
-        operation: Operation,
-        extents: Extents,
-        strategy: Option<Strategy>,
-    ) -> Result<Plan> {
-        PlanBuilder::new(operation, element_type::<T>(), extents)
-            .strategy(strategy)
+    /// What is planned for an operation.
+    fn planned<T: Element>(operation: Operation, extents: Extents) -> PlanBuilder {
+        PlanBuilder::new(operation, T::KERNEL_NAME, extents)
+    }
+
+    /// The plan on this device.
+    fn plan(&self, planned: PlanBuilder, operation: Operation, extents: Extents) -> Result<Plan> {
+        planned
             .build(&self.limits)
             .ok_or(Error::NoPlan { operation, extents })
     }
@@ -324,6 +342,7 @@ impl Gpu {
         plan: &Plan,
         inputs: &[u64],
         out: u64,
+        extras: Extras,
         scratch: u64,
         stream: &Stream,
     ) -> Result<()> {
@@ -337,8 +356,13 @@ impl Gpu {
                 check(code).doing("copy on the device")
             }
             Plan::Scan { launches, .. } => launches.iter().try_for_each(|launch| {
-                // No states.
-                let arrays = [inputs, &[out, 0, 0, scratch]].concat();
+                let Extras {
+                    initial,
+                    last,
+                    mask,
+                    boundaries,
+                } = extras;
+                let arrays = [inputs, &[out, initial, last, mask, boundaries, scratch]].concat();
                 // SAFETY: the plan's kernels take these arrays and the plan's extents, which are those of the arrays.
                 unsafe { self.launch(launch, &arrays, stream) }
             }),
@@ -411,68 +435,197 @@ impl Gpu {
         operation: Operation,
         inputs: &[&[T]],
         extents: Extents,
+        options: Options<'_, T>,
         out: &mut [MaybeUninit<T>],
     ) -> Result<()> {
-        if extents.elements() == 0 {
+        let Options {
+            inclusion,
+            initial,
+            final_state,
+            reset,
+            boundaries,
+        } = options;
+        let flag = |is_set: bool, option: plan::Options| {
+            if is_set {
+                option
+            } else {
+                plan::Options::default()
+            }
+        };
+        let planned = Self::planned::<T>(operation, extents)
+            .options(
+                flag(initial.is_some(), plan::Options::INITIAL)
+                    .and(flag(final_state.is_some(), plan::Options::FINAL))
+                    .and(flag(
+                        inclusion == Inclusion::Exclusive,
+                        plan::Options::EXCLUSIVE,
+                    )),
+            )
+            .masked(reset.is_some())
+            .packed(boundaries.map(|boundaries| {
+                Packed {
+                    sequences: boundaries.len() - 1,
+                    longest: boundaries
+                        .windows(2)
+                        .map(|pair| pair[1] - pair[0])
+                        .max()
+                        .unwrap_or(0),
+                }
+            }));
+        let plan = self.plan(planned, operation, extents)?;
+        if plan == Plan::Nothing {
             return Ok(());
         }
         self.make_current()?;
-        let allocate = |what: &'static str| {
-            // SAFETY: it is written before it is read: an input by a copy, the output by the kernel.
-            match unsafe { DeviceBuffer::<T>::uninitialized(extents.elements()) } {
-                Err(cust::error::CudaError::OutOfMemory) => Err(Error::OutOfDeviceMemory {
-                    operation,
-                    what,
-                    bytes: extents.elements() * size_of::<T>(),
-                }),
-                result => result.doing("allocate device memory"),
-            }
-        };
+        let boundaries: Option<Vec<u64>> = boundaries
+            .map(|boundaries| boundaries.iter().map(|&boundary| boundary as u64).collect());
         let names = operation.operator.arguments();
-        let buffers = names
-            .iter()
-            .map(|&name| allocate(name))
-            .collect::<Result<Vec<_>>>()?;
-        let result = allocate("out")?;
-        let addresses: Vec<u64> = buffers
-            .iter()
-            .map(|buffer| buffer.as_device_ptr().as_raw())
-            .collect();
-        let address = result.as_device_ptr().as_raw();
-        let stream = self.stream.as_inner();
-
-        // SAFETY: each copy is of as many bytes as both of its ends have; all of it is on one stream, in order; and it
-        // is waited for before the buffers and the slices are given up, also after an error.
-        let enqueued = unsafe {
-            let copied = inputs
+        let begin = || {
+            // SAFETY: the stream is waited for below, also after an error.
+            let upload = |what, bytes: &[u8]| unsafe { self.upload(operation, what, bytes) };
+            let inputs = names
                 .iter()
-                .zip(&addresses)
-                .try_for_each(|(input, &address)| {
-                    check(sys::cuMemcpyHtoDAsync_v2(
-                        address,
-                        input.as_ptr().cast(),
-                        size_of_val(*input),
-                        stream,
-                    ))
-                    .doing("copy to the device")
-                });
-            copied
-                .and_then(|()| {
-                    self.enqueue::<T>(operation, extents, &addresses, address, &self.stream)
-                })
-                .and_then(|()| {
-                    check(sys::cuMemcpyDtoHAsync_v2(
-                        out.as_mut_ptr().cast(),
-                        address,
-                        size_of_val(out),
-                        stream,
-                    ))
-                    .doing("copy from the device")
-                })
+                .zip(inputs)
+                .map(|(&name, input)| upload(name, bytes_of(input)))
+                .collect::<Result<Vec<_>>>()?;
+            let initial = initial
+                .map(|states| upload("initial", bytes_of(states)))
+                .transpose()?;
+            let mask = reset
+                .map(|mask| upload("reset", bytes_of(mask)))
+                .transpose()?;
+            let boundaries = boundaries
+                .as_deref()
+                .map(|boundaries| upload("boundaries", bytes_of(boundaries)))
+                .transpose()?;
+            let result = self.allocate(operation, "out", size_of_val(out))?;
+            let last = final_state
+                .as_deref()
+                .map(|states| self.allocate(operation, "final_state", size_of_val(states)))
+                .transpose()?;
+            let optional = |buffer: &Option<DeviceBuffer<u8>>| buffer.as_ref().map_or(0, address);
+            let extras = Extras {
+                initial: optional(&initial),
+                last: optional(&last),
+                mask: optional(&mask),
+                boundaries: optional(&boundaries),
+            };
+            let addresses: Vec<u64> = inputs.iter().map(address).collect();
+            // SAFETY: the buffers are as long as the plan's extents and options say, and outlive the work.
+            let run = unsafe {
+                self.execute_once(
+                    operation,
+                    &plan,
+                    &addresses,
+                    address(&result),
+                    extras,
+                    &self.stream,
+                )
+            };
+            // Buffers are given up after this, here or by the caller.
+            let done = self.stream.synchronize().doing("wait for the stream");
+            run.and(done).map(|()| (result, last))
         };
+        let begun = begin();
         let done = self.stream.synchronize().doing("wait for the stream");
-        enqueued.and(done)
+        let (result, last) = begun?;
+        done?;
+        download(&result, out)?;
+        match (last, final_state) {
+            (Some(last), Some(states)) => download(&last, crate::methods::as_uninit(states)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Device memory for `bytes` bytes.
+    fn allocate(
+        &self,
+        operation: Operation,
+        what: &'static str,
+        bytes: usize,
+    ) -> Result<DeviceBuffer<u8>> {
+        // SAFETY: it is written before it is read: by a copy, or by a kernel.
+        match unsafe { DeviceBuffer::uninitialized(bytes) } {
+            Err(cust::error::CudaError::OutOfMemory) => Err(Error::OutOfDeviceMemory {
+                operation,
+                what,
+                bytes,
+            }),
+            result => result.doing("allocate device memory"),
+        }
+    }
+
+    /// Device memory with these bytes, as soon as the stream has copied them: a copy that no stream orders may be under way when it
+    /// returns.
+    ///
+    /// # Safety
+    /// The stream is waited for before the bytes are given up.
+    unsafe fn upload(
+        &self,
+        operation: Operation,
+        what: &'static str,
+        bytes: &[u8],
+    ) -> Result<DeviceBuffer<u8>> {
+        let buffer = self.allocate(operation, what, bytes.len())?;
+        if !bytes.is_empty() {
+            // SAFETY: both are as many bytes. The rest says the caller.
+            check(unsafe {
+                sys::cuMemcpyHtoDAsync_v2(
+                    address(&buffer),
+                    bytes.as_ptr().cast(),
+                    bytes.len(),
+                    self.stream.as_inner(),
+                )
+            })
+            .doing("copy to the device")?;
+        }
+        Ok(buffer)
+    }
+
+    /// As [`methods!`] wants it.
+    pub(crate) fn run_backward<T: Element>(
+        &self,
+        operation: Operation,
+        _: [&[T]; 3],
+        _: Extents,
+        _: BackwardOptions<'_, T>,
+        _: [&mut [MaybeUninit<T>]; 2],
+    ) -> Result<()> {
+        Err(Error::Unsupported {
+            operation,
+            what: "the gradient",
+        })
     }
 }
 
 methods!(Gpu);
+
+/// A buffer's address; that of an empty one may be anything.
+fn address(buffer: &DeviceBuffer<u8>) -> u64 {
+    buffer.as_device_ptr().as_raw()
+}
+
+/// The bytes of plain values.
+fn bytes_of<V: Plain>(values: &[V]) -> &[u8] {
+    // SAFETY: the values have no padding, so that all of their bytes are initialised.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// Copies a buffer to as many bytes of values.
+fn download<V: Plain>(buffer: &DeviceBuffer<u8>, values: &mut [MaybeUninit<V>]) -> Result<()> {
+    if values.is_empty() {
+        return Ok(());
+    }
+    assert_eq!(buffer.len(), size_of_val(values));
+    // SAFETY: both are as many bytes, and the device wrote values of this type to the buffer.
+    check(unsafe {
+        sys::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), address(buffer), buffer.len())
+    })
+    .doing("copy from the device")
+}
+
+/// A type without padding.
+trait Plain: Copy {}
+impl<T: Element> Plain for T {}
+impl Plain for bool {}
+impl Plain for u64 {}

@@ -1,6 +1,6 @@
 //! Operations that are planned once and run any number of times.
 
-use super::{DeviceView, DeviceViewMut, Doing, Gpu};
+use super::{DeviceView, DeviceViewMut, Doing, Extras, Gpu};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::operation::Operation;
@@ -50,7 +50,8 @@ impl Gpu {
     ) -> Result<Prepared<'_, T>> {
         let extents = shape::extents::<T>(operation, shape, axis)?;
         self.make_current()?;
-        let plan = self.plan::<T>(operation, extents, strategy)?;
+        let planned = Self::planned::<T>(operation, extents).strategy(strategy);
+        let plan = self.plan(planned, operation, extents)?;
         if let Plan::Scan { launches, .. } = &plan {
             for launch in launches {
                 self.module(launch.kernel, launch.registers)?;
@@ -130,8 +131,14 @@ impl<T: Element> Prepared<'_, T> {
         self.gpu.make_current()?;
         // SAFETY: the lengths are those of the plan's shape, and the scratch memory is the plan's. The rest says the caller.
         unsafe {
-            self.gpu
-                .execute(&self.plan, &addresses, out.address(), scratch, stream)
+            self.gpu.execute(
+                &self.plan,
+                &addresses,
+                out.address(),
+                Extras::default(),
+                scratch,
+                stream,
+            )
         }
     }
 }

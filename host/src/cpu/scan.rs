@@ -1,0 +1,570 @@
+//! A scan: its tensors and options, and what a task does with a part of it.
+
+use super::rows::Rows;
+use super::steps::Steps;
+use super::tensors::{Shared, Tensors};
+use super::{BUFFERED, LANES, SQUARE, TILE_CHANNELS, TILE_STEPS};
+use crate::element::Element;
+use crate::operation::Direction;
+use std::ops::Range;
+
+/// What is scanned, and where the results go. States are rows × inner.
+pub struct Scan<'a, T: Element, const N: usize, const K: usize> {
+    pub tensors: Tensors<'a, T, N, K>,
+    pub rows: Rows<'a>,
+    pub inner: usize,
+    /// In which the steps are carried out.
+    pub direction: Direction,
+    /// Of a strip, at most.
+    pub width: usize,
+    pub reset: Option<&'a [bool]>,
+    /// The carries that enter the sequences.
+    pub entering: Option<&'a [T::State]>,
+    /// The states before the first step of the (forward) scan; without them it starts afresh.
+    pub initial: Option<&'a [T::State]>,
+    /// Where the carries that leave the sequences go.
+    pub leaving: Option<Shared<'a, T::State>>,
+}
+
+/// Neighbouring channels of a row.
+#[derive(Clone)]
+pub struct Strip {
+    pub row: usize,
+    pub steps: Range<usize>,
+    pub channel: usize,
+    pub width: usize,
+}
+
+impl Strip {
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// One of its channels.
+    pub fn one(&self, channel: usize) -> Self {
+        Self {
+            channel: self.channel + channel,
+            width: 1,
+            ..self.clone()
+        }
+    }
+}
+
+// Positions count the steps of a row in the direction of the scan.
+impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
+    pub fn strips_across(&self) -> usize {
+        self.inner.div_ceil(self.width)
+    }
+
+    pub fn strip(&self, row: usize, number: usize) -> Strip {
+        let channel = number * self.width;
+        Strip {
+            row,
+            steps: self.rows.steps(row),
+            channel,
+            width: self.width.min(self.inner - channel),
+        }
+    }
+
+    /// The element of a strip's first channel at a position.
+    #[inline(always)]
+    pub fn at(&self, strip: &Strip, position: usize) -> usize {
+        let step = match self.direction {
+            Direction::Forward => strip.steps.start + position,
+            Direction::Reverse => strip.steps.end - 1 - position,
+        };
+        step * self.inner + strip.channel
+    }
+
+    /// The element of the same channel `count` positions after one.
+    #[inline(always)]
+    fn after(&self, element: usize, count: usize) -> usize {
+        match self.direction {
+            Direction::Forward => element + count * self.inner,
+            Direction::Reverse => element - count * self.inner,
+        }
+    }
+
+    /// The carries that enter the sequences of a strip.
+    pub fn enter(&self, strip: &Strip, carries: &mut [T::State]) {
+        // Nothing goes through to a state that is not there.
+        let nowhere = strip.steps.is_empty() && self.initial.is_none();
+        match self.entering {
+            Some(entering) if !nowhere => carries.copy_from_slice(self.states(strip, entering)),
+            _ => carries.fill(T::State::default()),
+        }
+    }
+
+    /// Notes the carries that leave the sequences of a strip, if anyone asks for them.
+    pub fn leave(&self, strip: &Strip, carries: &[T::State]) {
+        let Some(leaving) = self.leaving else {
+            return;
+        };
+        let first = strip.row * self.inner + strip.channel;
+        for (channel, &carry) in carries.iter().enumerate() {
+            // SAFETY: the states are rows × inner, and those of the strip are this task's alone.
+            unsafe { leaving.write(first + channel, [carry]) };
+        }
+    }
+
+    fn states<'s, S>(&self, strip: &Strip, states: &'s [S]) -> &'s [S] {
+        let first = strip.row * self.inner + strip.channel;
+        &states[first..first + strip.width]
+    }
+
+    /// The position of the step that the (forward) scan begins with.
+    fn first_position<M: Steps<T::State, N, K, P>, const P: usize>(&self, strip: &Strip) -> usize {
+        if M::BACKWARD { strip.len() - 1 } else { 0 }
+    }
+
+    /// The resets at some positions, in memory order.
+    fn resets(&self, strip: &Strip, positions: &Range<usize>) -> Option<&[bool]> {
+        let steps = match self.direction {
+            Direction::Forward => {
+                strip.steps.start + positions.start..strip.steps.start + positions.end
+            }
+            Direction::Reverse => {
+                strip.steps.end - positions.end..strip.steps.end - positions.start
+            }
+        };
+        self.reset.map(|reset| &reset[steps])
+    }
+
+    /// How many of the positions, from the first on, are neither a restart nor lack an input.
+    fn plain<M: Steps<T::State, N, K, P>, const P: usize>(
+        &self,
+        strip: &Strip,
+        mut positions: Range<usize>,
+    ) -> usize {
+        let first = self.first_position::<M, P>(strip);
+        if (M::BACKWARD || self.initial.is_none()) && positions.contains(&first) {
+            positions.end = first;
+        }
+        let before_reset = self
+            .resets(strip, &positions)
+            .and_then(|mask| match self.direction {
+                Direction::Forward => mask.iter().position(|&reset| reset),
+                Direction::Reverse => mask.iter().rev().position(|&reset| reset),
+            });
+        before_reset.unwrap_or(positions.len())
+    }
+
+    /// The last one of the positions at which the scan starts afresh.
+    pub fn last_restart<M: Steps<T::State, N, K, P>, const P: usize>(
+        &self,
+        strip: &Strip,
+        positions: &Range<usize>,
+    ) -> Option<usize> {
+        let first = self.first_position::<M, P>(strip);
+        let first = (self.initial.is_none() && positions.contains(&first)).then_some(first);
+        let from_end = self
+            .resets(strip, positions)
+            .and_then(|mask| match self.direction {
+                Direction::Forward => mask.iter().rev().position(|&reset| reset),
+                Direction::Reverse => mask.iter().position(|&reset| reset),
+            });
+        first.max(from_end.map(|count| positions.end - 1 - count))
+    }
+
+    /// Scans the steps at `positions` of a strip, which no other task accesses in the outputs, from `carries` to `carries`.
+    pub fn scan_strip<M: Steps<T::State, N, K, P>, const P: usize>(
+        &self,
+        strip: &Strip,
+        positions: Range<usize>,
+        carries: &mut [T::State],
+    ) {
+        assert!(positions.end <= strip.len() && carries.len() == strip.width);
+        // Where each step follows the one before in memory, nothing is faster than going straight on.
+        let straight_on = strip.width == self.inner && strip.width >= 4 * TILE_CHANNELS;
+        let most = if straight_on { 1 } else { TILE_STEPS };
+        let mut position = positions.start;
+        while position < positions.end {
+            let end = positions.end.min(position + most);
+            let count = self.plain::<M, P>(strip, position..end);
+            if count == 0 {
+                self.scan_step::<M, P>(strip, position, carries);
+                position += 1;
+                continue;
+            }
+            let first = self.at(strip, position);
+            let (tiles, rest) = carries.as_chunks_mut::<TILE_CHANNELS>();
+            let mut channel = 0;
+            for tile in tiles {
+                // SAFETY: these are channels of the strip, and steps of theirs that have all inputs.
+                unsafe { self.scan_tile::<M, P, TILE_CHANNELS>(first + channel, count, tile) };
+                channel += TILE_CHANNELS;
+            }
+            let (tiles, rest) = rest.as_chunks_mut::<4>();
+            for tile in tiles {
+                // SAFETY: as above.
+                unsafe { self.scan_tile::<M, P, 4>(first + channel, count, tile) };
+                channel += 4;
+            }
+            for carry in rest.as_chunks_mut::<1>().0 {
+                // SAFETY: as above.
+                unsafe { self.scan_tile::<M, P, 1>(first + channel, count, carry) };
+                channel += 1;
+            }
+            position += count;
+        }
+    }
+
+    /// Scans `count` steps of `B` channels, from element `first` on.
+    ///
+    /// # Safety
+    /// These are steps at which no restart is; they have all inputs; and no other task accesses them in the outputs.
+    #[inline(always)]
+    unsafe fn scan_tile<M: Steps<T::State, N, K, P>, const P: usize, const B: usize>(
+        &self,
+        first: usize,
+        count: usize,
+        carries: &mut [T::State; B],
+    ) {
+        let mut carry = *carries;
+        for i in 0..count {
+            let element = self.after(first, i);
+            let inputs: [[T; B]; N] = std::array::from_fn(|k| {
+                // SAFETY: says the caller.
+                unsafe { self.tensors.read(k, self.after(element, M::NEXT[k].into())) }
+            });
+            let mut outputs = [[T::default(); B]; K];
+            for channel in 0..B {
+                let inputs = inputs.map(|input| input[channel].to_state());
+                let (after, out) = M::step(carry[channel], inputs);
+                carry[channel] = after;
+                for k in 0..K {
+                    outputs[k][channel] = T::from_state(out[k]);
+                }
+            }
+            for (k, output) in outputs.into_iter().enumerate() {
+                // SAFETY: says the caller.
+                unsafe { self.tensors.write(k, element, output) };
+            }
+        }
+        *carries = carry;
+    }
+
+    /// Scans any step of a strip.
+    fn scan_step<M: Steps<T::State, N, K, P>, const P: usize>(
+        &self,
+        strip: &Strip,
+        position: usize,
+        carries: &mut [T::State],
+    ) {
+        let at = self.at(strip, position);
+        let restarts = self
+            .last_restart::<M, P>(strip, &(position..position + 1))
+            .is_some();
+        let has_next = position + 1 < strip.len();
+        for (channel, carry) in carries.iter_mut().enumerate() {
+            let inputs = std::array::from_fn(|k| {
+                if M::NEXT[k] && !has_next {
+                    return self.initial.map_or(T::State::default(), |initial| {
+                        self.states(strip, initial)[channel]
+                    });
+                }
+                let element = self.after(at + channel, M::NEXT[k].into());
+                // SAFETY: there is such a channel of the strip, and the position is one of its steps.
+                let [input] = unsafe { self.tensors.read(k, element) };
+                input.to_state()
+            });
+            let (after, outputs) = if restarts {
+                M::restart(*carry, inputs)
+            } else {
+                M::step(*carry, inputs)
+            };
+            *carry = after;
+            for (k, output) in outputs.into_iter().enumerate() {
+                // SAFETY: as above, and the strip is this task's alone.
+                unsafe {
+                    self.tensors.write(k, at + channel, [T::from_state(output)]);
+                }
+            }
+        }
+    }
+
+    /// Scans `count` steps of single channels at once, each from a position of its strip on.
+    ///
+    /// Some steps of a channel at a time are brought to a buffer and back: rows are often a power of two apart, so that
+    /// lines of all of them compete for the same few places in the cache.
+    ///
+    /// # Panics
+    /// If `inner` is not 1.
+    pub fn scan_lanes<M: Steps<T::State, N, K, P>, const P: usize>(
+        &self,
+        lanes: &[(Strip, usize); LANES],
+        count: usize,
+        carries: &mut [T::State; LANES],
+    ) {
+        assert!(self.inner == 1 && self.have(lanes, count));
+        let mut steps: [Buffer<T>; N] = [[[T::default(); BUFFERED]; LANES]; N];
+        let mut results: [Buffer<T>; K] = [[[T::default(); BUFFERED]; LANES]; K];
+        let mut done = 0;
+        while done < count {
+            let end = count.min(done + BUFFERED);
+            let plain = |(strip, start): &(Strip, usize)| {
+                self.plain::<M, P>(strip, start + done..start + end)
+            };
+            let some = lanes.iter().map(plain).min().unwrap_or(0);
+            if some == 0 {
+                for ((strip, start), carry) in lanes.iter().zip(carries.iter_mut()) {
+                    let position = start + done;
+                    let carry = std::slice::from_mut(carry);
+                    self.scan_strip::<M, P>(strip, position..position + 1, carry);
+                }
+                done += 1;
+                continue;
+            }
+            let firsts = lanes
+                .each_ref()
+                .map(|(strip, start)| self.at(strip, start + done));
+            // SAFETY: these are steps of the strips, with all inputs.
+            unsafe { self.fetch(firsts, M::NEXT, some, &mut steps) };
+            for first in firsts {
+                self.lines(first, 0)
+                    .for_each(|element| self.tensors.prefetch_outputs(element));
+            }
+            let squares = some - some % SQUARE;
+            for first in (0..squares).step_by(SQUARE) {
+                scan_square::<T, M, N, K, P, SQUARE>(&steps, first, carries, &mut results);
+            }
+            for first in squares..some {
+                scan_square::<T, M, N, K, P, 1>(&steps, first, carries, &mut results);
+            }
+            for (k, results) in results.iter().enumerate() {
+                for (&first, results) in firsts.iter().zip(results) {
+                    for (i, &result) in results[..some].iter().enumerate() {
+                        // SAFETY: it is a step of a strip that is this task's alone.
+                        unsafe { self.tensors.write(k, self.after(first, i), [result]) };
+                    }
+                }
+            }
+            done += some;
+        }
+    }
+
+    /// Whether there are `count` steps from each lane's position on.
+    fn have(&self, lanes: &[(Strip, usize); LANES], count: usize) -> bool {
+        lanes
+            .iter()
+            .all(|(strip, start)| start + count <= strip.len())
+    }
+
+    /// Brings steps of single channels that begin at the elements `firsts` to a buffer.
+    ///
+    /// # Safety
+    /// The inputs have them, one step later where `next` says so.
+    #[inline(always)]
+    unsafe fn fetch(
+        &self,
+        firsts: [usize; LANES],
+        next: [bool; N],
+        count: usize,
+        steps: &mut [Buffer<T>; N],
+    ) {
+        for (lane, first) in firsts.into_iter().enumerate() {
+            self.lines(first, BUFFERED)
+                .for_each(|element| self.tensors.prefetch_inputs(element));
+            for k in 0..N {
+                let first = self.after(first, next[k].into());
+                for (i, step) in steps[k][lane][..count].iter_mut().enumerate() {
+                    // SAFETY: says the caller.
+                    [*step] = unsafe { self.tensors.read(k, self.after(first, i)) };
+                }
+            }
+        }
+    }
+
+    /// An element of each line of memory that has some of the [`BUFFERED`] steps of a single channel that begin so many steps
+    /// after an element. There need not be such steps.
+    #[inline(always)]
+    fn lines(&self, element: usize, after: usize) -> impl Iterator<Item = usize> {
+        const LINE_BYTES: usize = 64;
+        (after..after + BUFFERED)
+            .step_by(LINE_BYTES / size_of::<T>())
+            .map(move |count| match self.direction {
+                Direction::Forward => element.wrapping_add(count),
+                Direction::Reverse => element.wrapping_sub(count),
+            })
+    }
+
+    /// Composes `count` steps, 1 or more and without a restart, of single channels at once, each from a position on.
+    ///
+    /// # Panics
+    /// If `inner` is not 1.
+    pub fn compose_lanes<M: Steps<T::State, N, K, P>, const P: usize>(
+        &self,
+        lanes: &[(Strip, usize); LANES],
+        count: usize,
+    ) -> [[T::State; P]; LANES] {
+        assert!(self.inner == 1 && self.have(lanes, count) && count > 0);
+        let mut composed = lanes
+            .each_ref()
+            .map(|(strip, start)| self.map::<M, P>(self.at(strip, *start)));
+        let mut steps: [Buffer<T>; N] = [[[T::default(); BUFFERED]; LANES]; N];
+        let mut done = 1;
+        while done < count {
+            let some = BUFFERED.min(count - done);
+            let firsts = lanes
+                .each_ref()
+                .map(|(strip, start)| self.at(strip, start + done));
+            // SAFETY: these are steps of the strips.
+            unsafe { self.fetch(firsts, [false; N], some, &mut steps) };
+            for i in 0..some {
+                for lane in 0..LANES {
+                    let inputs = std::array::from_fn(|k| steps[k][lane][i].to_state());
+                    composed[lane] = M::then(composed[lane], M::map(inputs));
+                }
+            }
+            done += some;
+        }
+        composed
+    }
+
+    /// The step at an element as a composition.
+    #[inline(always)]
+    pub fn map<M: Steps<T::State, N, K, P>, const P: usize>(
+        &self,
+        element: usize,
+    ) -> [T::State; P] {
+        M::map(self.inputs(element))
+    }
+
+    /// What the inputs have at an element.
+    #[inline(always)]
+    fn inputs(&self, element: usize) -> [T::State; N] {
+        std::array::from_fn(|k| {
+            // SAFETY: all tensors have the elements of all strips.
+            let [input] = unsafe { self.tensors.read(k, element) };
+            input.to_state()
+        })
+    }
+
+    /// Composes the steps at `positions`, 1 or more, of each channel of a strip. Number `k` of the composition of a channel is
+    /// `composed[k · width + channel]`. After a restart, the last number is the carry, whatever it was before.
+    pub fn compose_strip<M: Steps<T::State, N, K, P>, const P: usize>(
+        &self,
+        strip: &Strip,
+        positions: Range<usize>,
+        composed: &mut [T::State],
+    ) {
+        let width = strip.width;
+        assert!(!positions.is_empty() && positions.end <= strip.len());
+        assert!(composed.len() == P * width);
+        let restart = self.last_restart::<M, P>(strip, &positions);
+        let first = restart.unwrap_or(positions.start);
+        for channel in 0..width {
+            let element = self.at(strip, first) + channel;
+            let numbers = if restart.is_some() {
+                let mut constant = [T::State::default(); P];
+                constant[P - 1] = M::restart(T::State::default(), self.inputs(element)).0;
+                constant
+            } else {
+                self.map::<M, P>(element)
+            };
+            for k in 0..P {
+                composed[k * width + channel] = numbers[k];
+            }
+        }
+        let mut position = first + 1;
+        while position < positions.end {
+            let count = TILE_STEPS.min(positions.end - position);
+            let first = self.at(strip, position);
+            let mut channel = 0;
+            while channel + TILE_CHANNELS <= width {
+                self.compose_tile::<M, P, TILE_CHANNELS>(first, count, channel, composed);
+                channel += TILE_CHANNELS;
+            }
+            while channel < width {
+                self.compose_tile::<M, P, 1>(first, count, channel, composed);
+                channel += 1;
+            }
+            position += count;
+        }
+    }
+
+    /// Composes `count` steps more of `B` channels, from `channel` on, of a strip whose first channel is at element `first`.
+    #[inline(always)]
+    fn compose_tile<M: Steps<T::State, N, K, P>, const P: usize, const B: usize>(
+        &self,
+        first: usize,
+        count: usize,
+        channel: usize,
+        composed: &mut [T::State],
+    ) {
+        let width = composed.len() / P;
+        let mut numbers: [[T::State; B]; P] = std::array::from_fn(|k| {
+            std::array::from_fn(|lane| composed[k * width + channel + lane])
+        });
+        for i in 0..count {
+            let element = self.after(first, i) + channel;
+            let inputs: [[T; B]; N] = std::array::from_fn(|k| {
+                // SAFETY: all tensors have the elements of all strips.
+                unsafe { self.tensors.read(k, element) }
+            });
+            for lane in 0..B {
+                let before = std::array::from_fn(|k| numbers[k][lane]);
+                let next = M::map(inputs.map(|input| input[lane].to_state()));
+                let both = M::then(before, next);
+                for k in 0..P {
+                    numbers[k][lane] = both[k];
+                }
+            }
+        }
+        for k in 0..P {
+            composed[k * width + channel..][..B].copy_from_slice(&numbers[k]);
+        }
+    }
+}
+
+type Buffer<T> = [[T; BUFFERED]; LANES];
+
+/// `I` steps of each lane, from `first` on, by step: so that neighbours are independent of each other.
+///
+/// (As loops, for the sake of the compiler: it keeps these in registers.)
+#[inline(always)]
+fn square<T: Element, const I: usize>(lanes: &Buffer<T>, first: usize) -> [[T; LANES]; I] {
+    let mut square = [[T::default(); LANES]; I];
+    for lane in 0..LANES {
+        for i in 0..I {
+            square[i][lane] = lanes[lane][first + i];
+        }
+    }
+    square
+}
+
+/// Takes each lane through `I` steps of a buffer, from `first` on.
+#[inline(always)]
+fn scan_square<
+    T: Element,
+    M: Steps<T::State, N, K, P>,
+    const N: usize,
+    const K: usize,
+    const P: usize,
+    const I: usize,
+>(
+    steps: &[Buffer<T>; N],
+    first: usize,
+    carries: &mut [T::State; LANES],
+    results: &mut [Buffer<T>; K],
+) {
+    let inputs: [[[T; LANES]; I]; N] = std::array::from_fn(|k| square(&steps[k], first));
+    let mut outputs = [[[T::default(); LANES]; I]; K];
+    for i in 0..I {
+        for lane in 0..LANES {
+            let inputs = std::array::from_fn(|k| inputs[k][i][lane].to_state());
+            let (after, out) = M::step(carries[lane], inputs);
+            carries[lane] = after;
+            for k in 0..K {
+                outputs[k][i][lane] = T::from_state(out[k]);
+            }
+        }
+    }
+    for k in 0..K {
+        for lane in 0..LANES {
+            for i in 0..I {
+                results[k][lane][first + i] = outputs[k][i][lane];
+            }
+        }
+    }
+}
