@@ -25,6 +25,7 @@ fn main() {
         test("head", head),
         test("entries", entries),
         test("nothing_but_kernels", nothing_but_kernels),
+        test("words_of_numbers", words_of_numbers),
         test("checked_in", checked_in),
     ];
     for kernel in KERNELS {
@@ -124,6 +125,20 @@ fn nothing_but_kernels() -> Outcome {
             _ => first.starts_with("call") || code.contains(".local"),
         };
         ensure(!is_foreign, || format!("`{code}`"))?;
+    }
+    Ok(Completion::Completed)
+}
+
+/// No store of the low word of a 64-bit register: where that holds an f64, `ptxas` makes a conversion to an integer of it.
+fn words_of_numbers() -> Outcome {
+    for line in built_ptx().lines() {
+        let is_narrow = [".b32", ".b16", ".b8"]
+            .iter()
+            .any(|width| line.contains(width));
+        let of_wide = line.contains("], %rd") || line.contains("], {%rd");
+        ensure(!(line.contains("\tst.") && is_narrow && of_wide), || {
+            format!("`{line}`")
+        })?;
     }
     Ok(Completion::Completed)
 }

@@ -93,12 +93,13 @@ pub unsafe fn scan_rows<M, E, D, const I: usize, const K: usize, const V: usize>
         };
         let view = Row::<M, E, D, I, V>::new(arrays, options, first, len);
         loop {
-            let mut carry = arrays.start(options, row, len);
-            let mut chain = Chain::<M>::new(carry);
             let mut finite = true;
             let mut number: u32 = 0;
             let mut start = 0;
+            // First of all, since it takes longest.
             let mut next = view.load::<K>(offset, view.is_whole(tile));
+            let mut carry = arrays.start(options, row, len);
+            let mut chain = Chain::<M>::new(carry);
             while start < len {
                 let items = next;
                 let end = start + tile;

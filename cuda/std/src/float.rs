@@ -26,6 +26,28 @@ macro_rules! gpu_float {
 }
 gpu_float!(f32 f64);
 
+/// The low and the high word of a number.
+#[inline(always)]
+pub(crate) fn words(value: f64) -> [u32; 2] {
+    // LLVM would store the low word of the register as it is (`st.b32` of a `.b64` register), and `ptxas` would take that for a
+    // conversion of the number to an integer.
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let (low, high): (u32, u32);
+        // SAFETY: a move has no preconditions and no effects.
+        unsafe {
+            core::arch::asm!("mov.b64 {{{0}, {1}}}, {2};", out(reg32) low, out(reg32) high, in(reg64) value,
+                options(pure, nomem, nostack, preserves_flags));
+        }
+        [low, high]
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let bits = value.to_bits();
+        [bits as u32, (bits >> 32) as u32]
+    }
+}
+
 /// A half-precision number, as memory holds it (IEEE 754 binary16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]

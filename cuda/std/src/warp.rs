@@ -49,7 +49,16 @@ macro_rules! two_words {
 two_words! {
     u64: |v| v, |w| w;
     i64: |v: i64| v.cast_unsigned(), |w: u64| w.cast_signed();
-    f64: f64::to_bits, f64::from_bits;
+}
+
+impl Shuffle for f64 {
+    #[inline(always)]
+    fn map_words(self, exchange: impl Fn(u32) -> u32) -> Self {
+        let [low, high] = crate::float::words(self);
+        let low = exchange(low);
+        let high = exchange(high);
+        f64::from_bits(u64::from(high) << 32 | u64::from(low))
+    }
 }
 
 impl Shuffle for crate::Complex32 {
