@@ -27,7 +27,7 @@ use cuda_std::{Scalar, async_copy, shared, thread, warp};
 ///   output. The arrays of carries that the options name have `outer · inner` elements. Nothing is packed.
 /// - The scratch memory is as [`LookBack::new`] wants it for the [`strips`] and tiles of [`TILE`] steps.
 /// - The grid is one-dimensional; a block is of
-///   [`tiling::split_columns::THREADS`](crate::tiling::split_columns::THREADS) threads.
+///   so many [`threads`](crate::tiling::split_columns::threads).
 /// - It has [`tiling::split_columns::shared_bytes`](crate::tiling::split_columns::shared_bytes) of dynamic shared memory.
 #[inline(always)]
 pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const C: usize>(

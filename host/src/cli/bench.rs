@@ -1,6 +1,7 @@
 //! `bench`: cases against a plain copy of the same bytes, for people and for programs.
 
 use super::case::{Case, label};
+use super::dtype::Dtype;
 use super::format::{self, Column, Table, Tuple, widest};
 use super::measure::{Measurement, measure};
 use super::runner::shortage;
@@ -57,6 +58,9 @@ pub struct Arguments {
     /// What to compute on; auto is the first usable GPU, else the CPU
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t)]
     backend: BackendChoice,
+    /// Scan from the other end
+    #[arg(long)]
+    reverse: bool,
     /// How a GPU is to go about it, whatever the rules for plans say
     #[arg(long, value_enum, value_name = "STRATEGY")]
     strategy: Option<StrategyChoice>,
@@ -98,21 +102,6 @@ enum StrategyChoice {
     Split,
 }
 
-/// `--dtype`.
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum Dtype {
-    #[default]
-    F32,
-}
-
-impl Dtype {
-    fn name(self) -> &'static str {
-        match self {
-            Dtype::F32 => "f32",
-        }
-    }
-}
-
 /// A row of the results.
 #[derive(serde::Serialize)]
 struct Row {
@@ -133,13 +122,13 @@ struct Row {
 }
 
 impl Row {
-    fn new(case: &Case, dtype: Dtype, engine: &Engine, measurement: &Measurement) -> Self {
+    fn new(case: &Case, engine: &Engine, measurement: &Measurement) -> Self {
         Self {
             case: case.name.clone(),
             op: command_name(case.operation),
             shape: case.shape.clone(),
             axis: case.axis,
-            dtype: dtype.name(),
+            dtype: case.dtype.name(),
             backend: engine.backend().name(),
             device: engine.device_name(),
             median_ms: measurement.median * 1e3,
@@ -199,7 +188,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
         if !measurement.check.passed() {
             outcome = Outcome::Wrong;
         }
-        rows.push(Row::new(case, arguments.dtype, &engine, &measurement));
+        rows.push(Row::new(case, &engine, &measurement));
         if let Some(path) = &arguments.json {
             write_json(path, &rows)?;
         }
@@ -212,15 +201,20 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
 
 impl Arguments {
     fn cases(&self) -> Result<Vec<Case>> {
-        match (self.op, self.axis) {
-            (Some(op), Some(axis)) => Ok(vec![Case::new(op.operation(), &self.shape, axis)?]),
-            _ if self.cases.is_empty() => Ok(Case::all()),
-            _ => Ok(self
+        let cases = match (self.op, self.axis) {
+            (Some(op), Some(axis)) => vec![Case::new(op.operation(), &self.shape, axis)?],
+            _ if self.cases.is_empty() => Case::all(),
+            _ => self
                 .cases
                 .iter()
                 .filter_map(|name| Case::named(name))
-                .collect()),
-        }
+                .collect(),
+        };
+        cases
+            .into_iter()
+            .map(|case| if self.reverse { case.reversed() } else { case })
+            .map(|case| case.of_type(self.dtype))
+            .collect()
     }
 }
 
@@ -267,7 +261,10 @@ fn cells(case: &Case, measurement: &Measurement) -> [String; 10] {
 
 /// The name of a named case; the columns beside it say all of another one's.
 fn short_name(case: &Case) -> &str {
-    if case.name == label(case.operation, &case.shape, case.axis as isize) {
+    if case
+        .name
+        .starts_with(&label(case.operation, &case.shape, case.axis as isize))
+    {
         "-"
     } else {
         &case.name

@@ -1,11 +1,12 @@
 //! What is measured: an operation on a shape.
 
+use super::dtype::Dtype;
 use super::format::Tuple;
 use super::{Failure, Result, command_name};
 use ptxscan::plan::Strategy;
-use ptxscan::{Extents, Operation};
+use ptxscan::{Direction, Extents, Operation};
 
-/// A case of the benchmark. Its tensors are of `f32`.
+/// A case of the benchmark.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
     pub name: String,
@@ -14,6 +15,8 @@ pub struct Case {
     /// From 0.
     pub axis: usize,
     pub extents: Extents,
+    /// The type of its tensors' elements.
+    pub dtype: Dtype,
     /// How a GPU is to go about it, whatever the rules say.
     pub strategy: Option<Strategy>,
 }
@@ -58,11 +61,49 @@ impl Case {
             shape: shape.to_owned(),
             axis: axis_from_0,
             extents,
+            dtype: Dtype::default(),
             strategy: None,
         };
         case.checked_bytes()
             .ok_or_else(|| failure("expected tensors that memory can hold, got more bytes"))?;
         Ok(case)
+    }
+
+    /// The case with elements of another type, which its name tells.
+    ///
+    /// # Errors
+    /// It has too many elements.
+    pub fn of_type(self, dtype: Dtype) -> Result<Self> {
+        if dtype == self.dtype {
+            return Ok(self);
+        }
+        ptxscan::extents::<f64>(self.operation, &self.shape, self.axis as isize)?;
+        Ok(Self {
+            name: format!("{}-{}", self.name, dtype.name()),
+            dtype,
+            ..self
+        })
+    }
+
+    /// The case from the other end, which its name tells.
+    pub fn reversed(self) -> Self {
+        let Operation {
+            operator,
+            direction,
+        } = self.operation;
+        let direction = match direction {
+            Direction::Forward => Direction::Reverse,
+            Direction::Reverse => Direction::Forward,
+        };
+        let suffix = match direction {
+            Direction::Forward => "forward",
+            Direction::Reverse => "reverse",
+        };
+        Self {
+            name: format!("{}-{suffix}", self.name),
+            operation: Operation::new(operator, direction),
+            ..self
+        }
     }
 
     /// All cases with a name.
@@ -95,7 +136,7 @@ impl Case {
         let tensors = self.operation.operator.inputs() + 1;
         self.extents
             .elements()
-            .checked_mul(tensors * size_of::<f32>())
+            .checked_mul(tensors * self.dtype.bytes())
             .filter(|&bytes| isize::try_from(bytes).is_ok())
     }
 }

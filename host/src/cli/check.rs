@@ -31,9 +31,9 @@ impl Check {
     }
 }
 
-/// The memory that a check takes, at most: two of `f64` and one of `f32` for a sequence, and each input twice.
+/// The memory that a check takes, at most: three of `f64` for a sequence, and each input twice.
 pub fn bytes(case: &Case) -> usize {
-    case.extents.len * (2 * 8 + 4 + 2 * 4 * case.operation.operator.inputs())
+    case.extents.len * (3 * 8 + 2 * 4 * case.operation.operator.inputs())
 }
 
 /// Checks the output of the latest run; `seed` picks the sample.
@@ -46,7 +46,7 @@ pub fn check(case: &Case, inputs: &Inputs, runner: &dyn Runner, seed: u64) -> Re
         let magnitude = scan(case, &absolute(&inputs));
         let out = runner.sequence(outer, inner)?;
         for ((out, expected), magnitude) in out.into_iter().zip(expected).zip(magnitude) {
-            let error = f64::from(out) - expected;
+            let error = out - expected;
             error_squares += error * error;
             squares += expected * expected;
             let relative = match error.abs() {
@@ -101,21 +101,23 @@ fn sample(extents: Extents, seed: u64) -> Vec<usize> {
     sample
 }
 
-/// What rounding to `f32` may do to an element, relative to the sum of its terms' magnitudes.
+/// What rounding may do to an element, relative to the sum of its terms' magnitudes.
 ///
 /// Each term of an element meets n ≤ k·len roundings, in whatever order the terms are combined (k = 1 for a sum, and 2 for the
 /// product and the sum of an affine step). By Higham and Mary, "A new approach to probabilistic rounding error analysis"
-/// (SIAM J. Sci. Comput. 41(5), 2019), they change it by at most λ·√n·u, where u = 2⁻²⁴, save with a probability of
-/// 2·exp(−λ²/2) a term: for λ = 8, below 10⁻³ for all terms together while n < 2³³.
+/// (SIAM J. Sci. Comput. 41(5), 2019), they change it by at most λ·√n·u, where u is the unit roundoff (2⁻²⁴ for f32), save with a probability of
+/// 2·exp(−λ²/2) a term: for λ = 8, below 10⁻³ for all terms together while n < 2³³. The reference is computed in f64, and meets as
+/// many roundings; a half type is rounded once more.
 fn bound(case: &Case) -> f64 {
     const LAMBDA: f64 = 8.0;
-    let unit = f64::from(f32::EPSILON) / 2.0;
+    let (unit, of_result) = case.dtype.unit_roundoffs();
+    let of_reference = f64::EPSILON / 2.0;
     let roundings = case.extents.len as f64
         * match case.operation.operator {
             Operator::Cumsum => 1.0,
             Operator::AffineScan => 2.0,
         };
-    LAMBDA * roundings.sqrt() * unit
+    LAMBDA * roundings.sqrt() * (unit + of_reference) + of_result
 }
 
 #[cfg(test)]
@@ -131,15 +133,16 @@ mod tests {
         change: F,
     }
 
-    impl<F: Fn(usize, &mut [f32])> Runner for Fake<'_, F> {
+    impl<F: Fn(usize, &mut [f64])> Runner for Fake<'_, F> {
         fn run(&mut self) -> Result<()> {
             Ok(())
         }
 
-        fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f32>> {
+        fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f64>> {
             let inputs = self.inputs.sequence(self.case.extents, outer, inner);
             let exact = scan(self.case, &inputs);
-            let mut out: Vec<f32> = exact.into_iter().map(|value| value as f32).collect();
+            let rounded = |value: f64| f64::from(value as f32);
+            let mut out: Vec<f64> = exact.into_iter().map(rounded).collect();
             (self.change)(outer, &mut out);
             Ok(out)
         }
@@ -149,9 +152,9 @@ mod tests {
         }
     }
 
-    fn outcome(operation: Operation, change: impl Fn(usize, &mut [f32])) -> Check {
+    fn outcome(operation: Operation, change: impl Fn(usize, &mut [f64])) -> Check {
         let case = Case::new(operation, &[40, 5000], 1).unwrap();
-        let inputs = Inputs::random(operation.operator, case.extents.elements(), 1);
+        let inputs = Inputs::random(operation.operator, case.extents.elements(), case.dtype, 1);
         let runner = Fake {
             case: &case,
             inputs: &inputs,
@@ -179,9 +182,9 @@ mod tests {
     #[test]
     fn one_wrong_element_in_the_last_row_fails() {
         for operation in OPERATIONS {
-            let changes: [fn(&mut f32); 3] = [
-                |element| *element = f32::NAN,
-                |element| *element = f32::INFINITY,
+            let changes: [fn(&mut f64); 3] = [
+                |element| *element = f64::NAN,
+                |element| *element = f64::INFINITY,
                 |element| *element += 0.5, // as if a term were lost or doubled
             ];
             for (index, change) in changes.into_iter().enumerate() {

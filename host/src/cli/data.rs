@@ -1,5 +1,6 @@
 //! The data that is measured on: random, seeded, and known everywhere without being kept.
 
+use super::dtype::{Dtype, Measured};
 use ptxscan::{Extents, Operator, reference};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -16,8 +17,8 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Uniformly random inputs of `elements`: x in [0, 1); a in [0.9, 1) and b in [−0.5, 0.5).
-    pub fn random(operator: Operator, elements: usize, seed: u64) -> Self {
+    /// Uniformly random inputs of `elements`: x in [0, 1); a in [0.9, 1) and b in [−0.5, 0.5); rounded to a type of elements.
+    pub fn random(operator: Operator, elements: usize, dtype: Dtype, seed: u64) -> Self {
         let ranges = match operator {
             Operator::Cumsum => [0.0..1.0].as_slice(),
             Operator::AffineScan => &[0.9..1.0, -0.5..0.5],
@@ -25,7 +26,7 @@ impl Inputs {
         let pattern = |(stream, range): (usize, &std::ops::Range<f32>)| {
             let mut rng = StdRng::seed_from_u64(seed.wrapping_add(stream as u64));
             (0..elements.min(PERIOD))
-                .map(|_| rng.random_range(range.clone()))
+                .map(|_| dtype.round(rng.random_range(range.clone())))
                 .collect()
         };
         Self {
@@ -53,10 +54,13 @@ impl Inputs {
 }
 
 /// A vector of `elements` that repeats `pattern`.
-pub fn repeated(pattern: &[f32], elements: usize) -> Vec<f32> {
-    let mut data = vec![0.0; elements];
-    data.par_chunks_mut(pattern.len())
-        .for_each(|chunk| chunk.copy_from_slice(&pattern[..chunk.len()]));
+pub fn repeated<T: Measured>(pattern: &[f32], elements: usize) -> Vec<T> {
+    let mut data = vec![T::default(); elements];
+    data.par_chunks_mut(pattern.len()).for_each(|chunk| {
+        for (element, &value) in chunk.iter_mut().zip(pattern) {
+            *element = T::from_f32(value);
+        }
+    });
     data
 }
 
@@ -67,7 +71,7 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_inputs_again_and_another_one_others() {
         let first = |seed| {
-            let inputs = Inputs::random(Operator::AffineScan, 4, seed);
+            let inputs = Inputs::random(Operator::AffineScan, 4, Dtype::F32, seed);
             inputs.patterns().map(<[f32]>::to_vec).collect::<Vec<_>>()
         };
         assert_eq!(first(1), first(1));
@@ -77,7 +81,7 @@ mod tests {
     #[test]
     fn values_are_in_their_ranges() {
         let all = |operator, input, low: f32, high: f32| {
-            let inputs = Inputs::random(operator, 10_000, 7);
+            let inputs = Inputs::random(operator, 10_000, Dtype::F32, 7);
             let pattern = inputs.patterns().nth(input).unwrap();
             assert!(pattern.iter().all(|v| (low..high).contains(v)));
             let middle = pattern.iter().sum::<f32>() / 10_000.0;
@@ -95,9 +99,9 @@ mod tests {
             len: PERIOD / 4,
             inner: 2,
         };
-        let inputs = Inputs::random(Operator::Cumsum, extents.elements(), 3);
+        let inputs = Inputs::random(Operator::Cumsum, extents.elements(), Dtype::F32, 3);
         let pattern = inputs.patterns().next().unwrap();
-        let tensor = repeated(pattern, extents.elements());
+        let tensor = repeated::<f32>(pattern, extents.elements());
         let steps = reference::steps(extents, ptxscan::Direction::Forward, 2, 1);
         let expected: Vec<f32> = steps.map(|index| tensor[index]).collect();
         assert_eq!(inputs.sequence(extents, 2, 1), [expected]);

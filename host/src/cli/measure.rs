@@ -4,8 +4,10 @@ use super::Result;
 use super::case::Case;
 use super::check::{self, Check};
 use super::data::Inputs;
+use super::dtype::{Dtype, Measured};
 use super::runner::{self, Times};
 use ptxscan::Engine;
+use ptxscan::half::{bf16, f16};
 
 /// Runs before the clock counts.
 const WARM_UP: usize = 3;
@@ -42,8 +44,23 @@ impl Measurement {
 
 /// Checks a first run, then times `samples` of them, and of the copy.
 pub fn measure(engine: &Engine, case: &Case, samples: usize, seed: u64) -> Result<Measurement> {
-    let inputs = Inputs::random(case.operation.operator, case.extents.elements(), seed);
-    let mut runner = runner::prepare(engine, case, &inputs)?;
+    match case.dtype {
+        Dtype::F32 => measure_as::<f32>(engine, case, samples, seed),
+        Dtype::F64 => measure_as::<f64>(engine, case, samples, seed),
+        Dtype::F16 => measure_as::<f16>(engine, case, samples, seed),
+        Dtype::Bf16 => measure_as::<bf16>(engine, case, samples, seed),
+    }
+}
+
+fn measure_as<T: Measured>(
+    engine: &Engine,
+    case: &Case,
+    samples: usize,
+    seed: u64,
+) -> Result<Measurement> {
+    let (operator, elements) = (case.operation.operator, case.extents.elements());
+    let inputs = Inputs::random(operator, elements, case.dtype, seed);
+    let mut runner = runner::prepare::<T>(engine, case, &inputs)?;
     runner.run()?;
     let check = check::check(case, &inputs, runner.as_ref(), seed)?;
     drop(inputs);

@@ -13,6 +13,7 @@ mod case;
 mod check;
 mod data;
 mod demo;
+mod dtype;
 mod files;
 mod format;
 mod info;

@@ -3,6 +3,7 @@
 use super::Result;
 use super::case::Case;
 use super::data::{self, Inputs};
+use super::dtype::Measured;
 use super::{check, format};
 use ptxscan::{Direction, Engine, reference};
 use rayon::prelude::*;
@@ -14,7 +15,7 @@ pub trait Runner {
     fn run(&mut self) -> Result<()>;
 
     /// A sequence of the output of that run, from its first step to its last.
-    fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f32>>;
+    fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f64>>;
 
     /// Times runs, and copies of half the case's bytes, so that as many are moved. The `warm_up` first ones of each do
     /// not count. The output is not the case's any more.
@@ -81,35 +82,35 @@ pub fn available_memory() -> Option<usize> {
 }
 
 /// Makes the case's buffers on the engine's device.
-pub fn prepare<'a>(
+pub fn prepare<'a, T: Measured>(
     engine: &'a Engine,
     case: &'a Case,
     inputs: &Inputs,
 ) -> Result<Box<dyn Runner + 'a>> {
     #[cfg(feature = "cuda")]
     if let Some(gpu) = engine.as_gpu() {
-        return Ok(Box::new(super::runner_gpu::GpuRunner::new(
+        return Ok(Box::new(super::runner_gpu::GpuRunner::<T>::new(
             gpu, case, inputs,
         )?));
     }
-    Ok(Box::new(CpuRunner::new(engine, case, inputs)))
+    Ok(Box::new(CpuRunner::<T>::new(engine, case, inputs)))
 }
 
 /// Runs a case in host memory, by the wall clock.
-struct CpuRunner<'a> {
+struct CpuRunner<'a, T> {
     engine: &'a Engine,
     case: &'a Case,
-    sets: Vec<Set>,
+    sets: Vec<Set<T>>,
     /// The set that was used last.
     current: usize,
 }
 
-struct Set {
-    inputs: Vec<Vec<f32>>,
-    out: Vec<f32>,
+struct Set<T> {
+    inputs: Vec<Vec<T>>,
+    out: Vec<T>,
 }
 
-impl<'a> CpuRunner<'a> {
+impl<'a, T: Measured> CpuRunner<'a, T> {
     fn new(engine: &'a Engine, case: &'a Case, inputs: &Inputs) -> Self {
         let elements = case.extents.elements();
         let set = || Set {
@@ -117,7 +118,7 @@ impl<'a> CpuRunner<'a> {
                 .patterns()
                 .map(|pattern| data::repeated(pattern, elements))
                 .collect(),
-            out: data::repeated(&[f32::NAN; 1024], elements),
+            out: vec![T::NAN; elements],
         };
         Self {
             engine,
@@ -128,7 +129,7 @@ impl<'a> CpuRunner<'a> {
     }
 
     fn copy(&mut self) {
-        let mut left = self.case.bytes() / 2 / size_of::<f32>();
+        let mut left = self.case.bytes() / 2 / size_of::<T>();
         let Set { inputs, out } = self.next();
         for input in inputs {
             let elements = left.min(input.len());
@@ -137,17 +138,17 @@ impl<'a> CpuRunner<'a> {
         }
     }
 
-    fn next(&mut self) -> &mut Set {
+    fn next(&mut self) -> &mut Set<T> {
         self.current = (self.current + 1) % self.sets.len();
         &mut self.sets[self.current]
     }
 }
 
-impl Runner for CpuRunner<'_> {
+impl<T: Measured> Runner for CpuRunner<'_, T> {
     fn run(&mut self) -> Result<()> {
         let (engine, case) = (self.engine, self.case);
         let Set { inputs, out } = self.next();
-        let inputs: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
+        let inputs: Vec<&[T]> = inputs.iter().map(Vec::as_slice).collect();
         engine.scan_into(
             case.operation,
             &inputs,
@@ -158,10 +159,10 @@ impl Runner for CpuRunner<'_> {
         Ok(())
     }
 
-    fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f32>> {
+    fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f64>> {
         let out = &self.sets[self.current].out;
         let steps = reference::steps(self.case.extents, Direction::Forward, outer, inner);
-        Ok(steps.map(|index| out[index]).collect())
+        Ok(steps.map(|index| out[index].to_f64()).collect())
     }
 
     fn time(&mut self, warm_up: usize, samples: usize) -> Result<Times> {
@@ -183,7 +184,7 @@ impl Runner for CpuRunner<'_> {
 }
 
 /// A copy by all threads. Each gets one long piece, for which `memcpy` passes by the caches.
-fn copy(from: &[f32], to: &mut [f32]) {
+fn copy<T: Measured>(from: &[T], to: &mut [T]) {
     let piece = from.len().div_ceil(rayon::current_num_threads()).max(1);
     to.par_chunks_mut(piece)
         .zip(from.par_chunks(piece))

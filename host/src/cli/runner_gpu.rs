@@ -1,7 +1,8 @@
 //! What measures a case on a GPU, and what there is to say of GPUs.
 
 use super::case::Case;
-use super::data::Inputs;
+use super::data::{self, Inputs};
+use super::dtype::Measured;
 use super::runner::{Runner, Shortage, Times, sets};
 use super::{Result, format};
 use ptxscan::CudaError;
@@ -10,7 +11,7 @@ use ptxscan::gpu::cust::error::CudaResult;
 use ptxscan::gpu::cust::event::{Event, EventFlags};
 use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer};
 use ptxscan::gpu::cust::stream::{Stream, StreamFlags};
-use ptxscan::gpu::{DeviceView, Gpu, Prepared, cust, device_count, ptx};
+use ptxscan::gpu::{DeviceView, DeviceViewMut, Gpu, Prepared, cust, device_count, ptx};
 use std::io::Write;
 
 /// Whether the GPU's memory is too small for the case and for the copies.
@@ -21,10 +22,10 @@ pub fn shortage(gpu: &Gpu, case: &Case) -> Result<Option<Shortage>> {
 }
 
 /// Runs a case in device memory, by the device's clock.
-pub struct GpuRunner<'a> {
+pub struct GpuRunner<'a, T: Measured> {
     gpu: &'a Gpu,
     case: &'a Case,
-    prepared: Prepared<'a, f32>,
+    prepared: Prepared<'a, T>,
     stream: Stream,
     sets: Vec<Set>,
     /// The set that was used last.
@@ -32,27 +33,28 @@ pub struct GpuRunner<'a> {
 }
 
 struct Set {
-    inputs: Vec<DeviceBuffer<f32>>,
-    out: DeviceBuffer<f32>,
+    inputs: Vec<DeviceBuffer<u8>>,
+    out: DeviceBuffer<u8>,
     /// The copy's source and destination, half the case's bytes each.
-    from: DeviceBuffer<f32>,
-    to: DeviceBuffer<f32>,
+    from: DeviceBuffer<u8>,
+    to: DeviceBuffer<u8>,
 }
 
-impl<'a> GpuRunner<'a> {
+impl<'a, T: Measured> GpuRunner<'a, T> {
     /// Makes the case's buffers.
     pub fn new(gpu: &'a Gpu, case: &'a Case, inputs: &Inputs) -> Result<Self> {
         gpu.make_current()?;
-        let elements = case.extents.elements();
-        let copied = case.bytes() / 2 / size_of::<f32>();
+        let bytes = case.extents.elements() * size_of::<T>();
+        let copied = case.bytes() / 2;
         let first = inputs.patterns().next().expect("an operation has an input");
+        let first = &data::repeated::<T>(first, first.len());
         let set = || -> Result<Set> {
             Ok(Set {
                 inputs: inputs
                     .patterns()
-                    .map(|pattern| repeated(pattern, elements))
+                    .map(|pattern| repeated(&data::repeated::<T>(pattern, pattern.len()), bytes))
                     .collect::<Result<_>>()?,
-                out: repeated(&[f32::NAN; 1024], elements)?,
+                out: repeated(&[T::NAN; 1024], bytes)?,
                 from: repeated(first, copied)?,
                 to: repeated(first, copied)?,
             })
@@ -79,10 +81,11 @@ impl<'a> GpuRunner<'a> {
     fn enqueue_run(&mut self) -> Result<()> {
         self.current = (self.current + 1) % self.sets.len();
         let Set { inputs, out, .. } = &mut self.sets[self.current];
-        let inputs: Vec<DeviceView<f32>> = inputs.iter().map(DeviceView::from).collect();
+        let inputs: Vec<DeviceView<T>> = inputs.iter().map(DeviceView::of_bytes).collect();
+        let out = DeviceViewMut::of_bytes(out);
         // SAFETY: the buffers are this runner's, which uses them on this stream only, and waits for it before it reads
         // them or gives them up.
-        unsafe { self.prepared.run_async(&inputs, out.into(), &self.stream) }?;
+        unsafe { self.prepared.run_async(&inputs, out, &self.stream) }?;
         Ok(())
     }
 
@@ -90,12 +93,12 @@ impl<'a> GpuRunner<'a> {
     fn enqueue_copy(&mut self) -> Result<()> {
         self.current = (self.current + 1) % self.sets.len();
         let Set { from, to, .. } = &mut self.sets[self.current];
-        // SAFETY: both buffers have `from.len()` elements; as for their use, see `enqueue_run`.
+        // SAFETY: both buffers have `from.len()` bytes; as for their use, see `enqueue_run`.
         let code = unsafe {
             cust::sys::cuMemcpyDtoDAsync_v2(
                 to.as_device_ptr().as_raw(),
                 from.as_device_ptr().as_raw(),
-                from.len() * size_of::<f32>(),
+                from.len(),
                 self.stream.as_inner(),
             )
         };
@@ -141,7 +144,7 @@ impl<'a> GpuRunner<'a> {
     }
 }
 
-impl Runner for GpuRunner<'_> {
+impl<T: Measured> Runner for GpuRunner<'_, T> {
     fn run(&mut self) -> Result<()> {
         self.enqueue_run()?;
         self.synchronize()
@@ -154,10 +157,10 @@ impl Runner for GpuRunner<'_> {
         })
     }
 
-    fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f32>> {
-        const ELEMENT: usize = size_of::<f32>();
+    fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f64>> {
+        let element = size_of::<T>();
         let extents = self.case.extents;
-        let mut sequence = vec![0.0_f32; extents.len];
+        let mut sequence = vec![T::default(); extents.len];
         let first = outer * extents.len * extents.inner + inner;
         let out = &self.sets[self.current].out;
         // A column of a matrix of `len` rows and `inner` columns.
@@ -166,17 +169,17 @@ impl Runner for GpuRunner<'_> {
             srcY: 0,
             srcMemoryType: cust::sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
             srcHost: std::ptr::null(),
-            srcDevice: out.as_device_ptr().as_raw() + (first * ELEMENT) as u64,
+            srcDevice: out.as_device_ptr().as_raw() + (first * element) as u64,
             srcArray: std::ptr::null_mut(),
-            srcPitch: extents.inner * ELEMENT,
+            srcPitch: extents.inner * element,
             dstXInBytes: 0,
             dstY: 0,
             dstMemoryType: cust::sys::CUmemorytype::CU_MEMORYTYPE_HOST,
             dstHost: sequence.as_mut_ptr().cast(),
             dstDevice: 0,
             dstArray: std::ptr::null_mut(),
-            dstPitch: ELEMENT,
-            WidthInBytes: ELEMENT,
+            dstPitch: element,
+            WidthInBytes: element,
             Height: extents.len,
         };
         assert!(outer < extents.outer && inner < extents.inner);
@@ -184,26 +187,29 @@ impl Runner for GpuRunner<'_> {
         // SAFETY: by the assertion, step t is element `first + t·inner < elements` of the output, and `sequence` has
         // `len` elements; the stream has been waited for, and the copy returns when it is done.
         check(unsafe { cust::sys::cuMemcpy2DUnaligned_v2(&copy) })?;
-        Ok(sequence)
+        Ok(sequence.into_iter().map(T::to_f64).collect())
     }
 }
 
-impl Drop for GpuRunner<'_> {
+impl<T: Measured> Drop for GpuRunner<'_, T> {
     fn drop(&mut self) {
         // After an error there may still be work on the stream. If waiting fails, the context is lost, and its buffers with it.
         let _ = self.stream.synchronize();
     }
 }
 
-/// A buffer of `elements` that repeats `pattern`.
-fn repeated(pattern: &[f32], elements: usize) -> Result<DeviceBuffer<f32>> {
+/// A buffer of `bytes` bytes that repeats `pattern`.
+fn repeated<T: Measured>(pattern: &[T], bytes: usize) -> Result<DeviceBuffer<u8>> {
+    // SAFETY: numbers have no padding, so that all of their bytes are initialised.
+    let pattern =
+        unsafe { std::slice::from_raw_parts(pattern.as_ptr().cast::<u8>(), size_of_val(pattern)) };
     let fill = || -> CudaResult<_> {
-        // SAFETY: every element is written below before the buffer is returned.
-        let buffer = unsafe { DeviceBuffer::uninitialized(elements) }?;
-        let mut filled = pattern.len().min(elements);
+        // SAFETY: every byte is written below before the buffer is returned.
+        let buffer = unsafe { DeviceBuffer::uninitialized(bytes) }?;
+        let mut filled = pattern.len().min(bytes);
         buffer.index(..filled).copy_from(&pattern[..filled])?;
-        while filled < elements {
-            let next = filled.min(elements - filled);
+        while filled < bytes {
+            let next = filled.min(bytes - filled);
             buffer
                 .index(filled..filled + next)
                 .copy_from(&buffer.index(..next))?;
