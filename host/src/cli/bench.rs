@@ -261,10 +261,8 @@ fn cells(case: &Case, measurement: &Measurement) -> [String; 10] {
 
 /// The name of a named case; the columns beside it say all of another one's.
 fn short_name(case: &Case) -> &str {
-    if case
-        .name
-        .starts_with(&label(case.operation, &case.shape, case.axis as isize))
-    {
+    // Only a label has a shape in it.
+    if case.name.contains('(') {
         "-"
     } else {
         &case.name
