@@ -435,7 +435,7 @@ const ROWS_COST: Cost = Cost {
 const COLUMNS_COST: Cost = Cost {
     alone: 0.95,
     tail: 0.5,
-    split: 2.0,
+    split: 3.3,
     start: 6.0,
 };
 
