@@ -573,6 +573,12 @@ fn options_that_do_not_fit() {
         "--final none/f.npy",
         "none/f.npy: cannot write: No such file or directory (os error 2)",
     );
+    for path in ["y.npy", "./y.npy"] {
+        fail(
+            &format!("--final {path}"),
+            &format!("{path}: expected a file for the final states, got that of the result"),
+        );
+    }
     fail(
         "--reset s.npy",
         "s.npy: expected dtype '|b1' (bool), got '<f4'",

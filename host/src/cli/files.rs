@@ -99,8 +99,34 @@ struct UnexpectedShape {
     got: Vec<usize>,
 }
 
+/// Two outputs are one file.
+#[derive(Debug, thiserror::Error)]
+#[error("expected a file for the final states, got that of the result")]
+struct SameAsOutput;
+
+/// Whether both paths lead to one file, which need not exist.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let resolved = |path: &Path| {
+        path.canonicalize().or_else(|_| {
+            let path = std::path::absolute(path)?;
+            let folder = path.parent().unwrap_or(&path).canonicalize()?;
+            Ok::<_, std::io::Error>(folder.join(path.file_name().unwrap_or_default()))
+        })
+    };
+    match (resolved(one), resolved(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        // What is wrong is said when it is opened.
+        _ => false,
+    }
+}
+
 impl Common {
     fn scan(&self, operation: Operation, paths: &[&Path]) -> Result<Outcome> {
+        if let Some(path) = &self.final_state
+            && is_same(path, &self.output)
+        {
+            return Err(Failure::file(path)(SameAsOutput));
+        }
         let opened = Opened::new(paths[0]).map_err(Failure::file(paths[0]))?;
         macro_rules! of_type {
             ($($type:ty),*) => {
