@@ -115,9 +115,7 @@ impl<'a, T: Element> Options<'a, T> {
             shape,
             extents,
         };
-        let states = check.states(self.boundaries)?;
-        check.length("reset", self.reset, extents.outer * extents.len)?;
-        check.length("initial", self.initial, states)?;
+        let states = check.common(self.boundaries, self.reset, self.initial)?;
         check.length("final_state", self.final_state.as_deref(), states)
     }
 }
@@ -187,9 +185,7 @@ impl<'a, T: Element> BackwardOptions<'a, T> {
             shape,
             extents,
         };
-        let states = check.states(self.boundaries)?;
-        check.length("reset", self.reset, extents.outer * extents.len)?;
-        check.length("initial", self.initial, states)?;
+        let states = check.common(self.boundaries, self.reset, self.initial)?;
         check.length("d_initial", self.d_initial.as_deref(), states)?;
         check.length("d_final", self.d_final, states)
     }
@@ -245,6 +241,19 @@ impl Check<'_> {
         }
         // Where that is more than memory can hold, no array is as long.
         Ok(last.saturating_mul(extents.inner))
+    }
+
+    /// Checks what scans and gradients have in common, and says how many states there are.
+    fn common<S>(
+        &self,
+        boundaries: Option<&[usize]>,
+        reset: Option<&[bool]>,
+        initial: Option<&[S]>,
+    ) -> Result<usize> {
+        let states = self.states(boundaries)?;
+        self.length("reset", reset, self.extents.outer * self.extents.len)?;
+        self.length("initial", initial, states)?;
+        Ok(states)
     }
 
     fn length<E>(

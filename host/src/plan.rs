@@ -9,8 +9,8 @@
 //! 5. But where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
 //!    blocks as the device has multiprocessors ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]). What either would take is
 //!    reckoned in tiles: those that a block scans one after another, twice as long where two blocks share a multiprocessor; against all
-//!    tiles divided by the multiprocessors, and some to get under way. A second launch, of the strategy for whole rows or strips, then scans those in which infinities
-//!    or NaNs were met.
+//!    tiles divided by the multiprocessors, and some to get under way. A second launch, of the strategy for whole rows or strips,
+//!    then scans those in which infinities or NaNs were met.
 //!
 //! [`PlanBuilder::strategy`] overrides the choice. The results are the same, to the bit.
 
@@ -97,6 +97,28 @@ pub struct Packed {
     pub longest: usize,
 }
 
+impl Packed {
+    /// The sequences between boundaries, of which there is one at least.
+    #[must_use]
+    pub fn between(boundaries: &[usize]) -> Self {
+        let lengths = boundaries.windows(2).map(|pair| pair[1] - pair[0]);
+        Self {
+            sequences: lengths.len(),
+            longest: lengths.max().unwrap_or(0),
+        }
+    }
+}
+
+/// The strategies that can scan tensors of such extents: for whole rows or strips, and for split ones.
+#[must_use]
+pub fn strategies(extents: Extents) -> [Strategy; 2] {
+    if extents.inner == 1 {
+        [Strategy::Rows, Strategy::SplitRows]
+    } else {
+        [Strategy::Columns, Strategy::SplitColumns]
+    }
+}
+
 /// Makes a [`Plan`].
 #[derive(Clone, Copy, Debug)]
 pub struct PlanBuilder {
@@ -153,7 +175,7 @@ impl PlanBuilder {
     #[must_use]
     pub fn build(&self, limits: &DeviceLimits) -> Option<Plan> {
         let Sequences { outer, len, inner } = self.sequences();
-        if outer * inner == 0 || len == 0 && !self.options.has(Options::FINAL) {
+        if outer == 0 || inner == 0 || len == 0 && !self.options.has(Options::FINAL) {
             return Some(Plan::Nothing);
         }
         let [whole, split] = self.strategies();
@@ -191,14 +213,10 @@ impl PlanBuilder {
         })
     }
 
-    /// The strategies that can scan tensors of such extents: for whole rows or strips, and for split ones.
+    /// The [`strategies`] for the tensors.
     #[must_use]
     pub fn strategies(&self) -> [Strategy; 2] {
-        if self.extents.inner == 1 {
-            [Strategy::Rows, Strategy::SplitRows]
-        } else {
-            [Strategy::Columns, Strategy::SplitColumns]
-        }
+        strategies(self.extents)
     }
 
     /// Sequences of one length, without a mask, and tiles that 32 bits count.
@@ -225,10 +243,9 @@ impl PlanBuilder {
 
     /// The options with those that kernels have besides.
     fn all_options(&self) -> u64 {
-        let flag = |is_set, option| if is_set { option } else { Options::default() };
         self.options
-            .and(flag(self.packed.is_some(), Options::PACKED))
-            .and(flag(self.is_masked, Options::MASKED))
+            .and(Options::PACKED.only_if(self.packed.is_some()))
+            .and(Options::MASKED.only_if(self.is_masked))
             .0
     }
 
@@ -383,8 +400,7 @@ impl PlanBuilder {
     ) -> Option<Launch> {
         let shared = shared_bytes as u32;
         let fit = limits.shared_bytes_per_multiprocessor / (shared + limits.shared_bytes_reserved);
-        let at_once =
-            limits.multiprocessors * fit.min(split_rows::BLOCKS_PER_MULTIPROCESSOR as u32);
+        let at_once = limits.multiprocessors * fit.min(look_back::BLOCKS_PER_MULTIPROCESSOR as u32);
         let (units, tiles) = self.units_and_tiles();
         let blocks = units.saturating_mul(tiles).min(at_once as usize) as u32;
         (shared <= limits.shared_bytes_per_block && blocks > 0).then_some(Launch {
@@ -628,6 +644,10 @@ mod tests {
                 assert_eq!(builder.build(&H200), Some(Plan::Nothing));
                 assert_eq!(launches(with_state, &H200).0.len(), 1);
             }
+            // So many sequences of so many channels that no number counts them.
+            let packed = Packed::between(&[0; 9]);
+            let builder = builder(operation, extents(1, 0, 1 << 62)).packed(Some(packed));
+            assert_eq!(builder.build(&H200), Some(Plan::Nothing));
         }
     }
 

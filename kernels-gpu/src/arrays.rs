@@ -44,6 +44,12 @@ impl Options {
         self.0 & other.0 == other.0
     }
 
+    /// These options, if `holds`; else none.
+    #[must_use]
+    pub const fn only_if(self, holds: bool) -> Self {
+        if holds { self } else { Self(0) }
+    }
+
     /// These options and those of `other`.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {

@@ -134,8 +134,8 @@ macro_rules! kernels {
         pub unsafe fn call(kernel: &Kernel, arrays: &[&dyn core::any::Any], numbers: &[u64]) {
             match kernel.name {
                 $($(
-                    stringify!($forward) => kernels!(@call $strategy $element, [$($input)*], $forward, arrays, numbers),
-                    stringify!($reverse) => kernels!(@call $strategy $element, [$($input)*], $reverse, arrays, numbers),
+                    stringify!($forward) => kernels!(@numbers $strategy pass $element, [$($input)*], $forward, arrays, numbers),
+                    stringify!($reverse) => kernels!(@numbers $strategy pass $element, [$($input)*], $reverse, arrays, numbers),
                 )*)*
                 name => panic!("{name} is not a kernel"),
             }
@@ -152,29 +152,30 @@ macro_rules! kernels {
             element_bytes: size_of::<$element>(),
             aggregate_bytes: size_of::<$aggregate>(),
             carry_bytes: size_of::<<$aggregate as Action>::Carry>(),
-            parameters: kernels!(@parameters $strategy $($input)*),
+            parameters: kernels!(@numbers $strategy parameters $($input)*),
         }
     };
-    (@parameters $strategy:ident $($input:ident)*) => {
-        kernels!(@numbers $strategy [$($input,)* "out", "initial", "last", "mask", "boundaries", "scratch"])
+    // The numbers of a strategy, in order, given to another rule.
+    (@numbers Rows $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len flags options) $($rest)* } };
+    (@numbers Columns $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner stages flags options) $($rest)* } };
+    (@numbers SplitRows $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len options) $($rest)* } };
+    (@numbers SplitColumns $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner options) $($rest)* } };
+    (@parameters ($($number:ident)*) $($input:ident)*) => {
+        &[$(stringify!($input),)* "out", "initial", "last", "mask", "boundaries", "scratch", $(stringify!($number)),*]
     };
-    (@numbers Rows [$($input:ident,)* $($array:literal),*]) => { &[$(stringify!($input),)* $($array,)* "rows", "len", "flags", "options"] };
-    (@numbers Columns [$($input:ident,)* $($array:literal),*]) => { &[$(stringify!($input),)* $($array,)* "outer", "len", "inner", "stages", "flags", "options"] };
-    (@numbers SplitRows [$($input:ident,)* $($array:literal),*]) => { &[$(stringify!($input),)* $($array,)* "rows", "len", "options"] };
-    (@numbers SplitColumns [$($input:ident,)* $($array:literal),*]) => { &[$(stringify!($input),)* $($array,)* "outer", "len", "inner", "options"] };
     (@kernel $element:ident Rows $($rest:tt)*) => {
-        kernels!(@function $element scan_rows(rows len flags options) [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
+        kernels!(@numbers Rows function $element scan_rows [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
     };
     (@kernel $element:ident Columns $($rest:tt)*) => {
-        kernels!(@function $element scan_columns(outer len inner stages flags options) [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
+        kernels!(@numbers Columns function $element scan_columns [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
     };
     (@kernel $element:ident SplitRows $($rest:tt)*) => {
-        kernels!(@function $element scan_split_rows(rows len options) [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
+        kernels!(@numbers SplitRows function $element scan_split_rows [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
     };
     (@kernel $element:ident SplitColumns $($rest:tt)*) => {
-        kernels!(@function $element scan_split_columns(outer len inner options) [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
+        kernels!(@numbers SplitColumns function $element scan_split_columns [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
     };
-    (@function $element:ident $body:ident($($number:ident)*) [$($subtiles:tt)?] [$($channels:tt)?] $operator:ident $aggregate:ty, [$($input:ident)*], $order:ident $name:ident) => {
+    (@function ($($number:ident)*) $element:ident $body:ident [$($subtiles:tt)?] [$($channels:tt)?] $operator:ident $aggregate:ty, [$($input:ident)*], $order:ident $name:ident) => {
         #[doc = concat!("[`", stringify!($body), "`] of `", stringify!($aggregate), "`, [`", stringify!($order), "`], elements ", stringify!($element), ".")]
         ///
         /// # Safety
@@ -199,10 +200,6 @@ macro_rules! kernels {
             }
         }
     };
-    (@call Rows $($rest:tt)*) => { kernels!(@pass (rows len flags options) $($rest)*) };
-    (@call Columns $($rest:tt)*) => { kernels!(@pass (outer len inner stages flags options) $($rest)*) };
-    (@call SplitRows $($rest:tt)*) => { kernels!(@pass (rows len options) $($rest)*) };
-    (@call SplitColumns $($rest:tt)*) => { kernels!(@pass (outer len inner options) $($rest)*) };
     (@pass ($($number:ident)*) $element:ident, [$($input:ident)*], $name:ident, $arrays:ident, $numbers:ident) => {{
         let (&[$($input,)* out, initial, last, mask, boundaries, scratch], &[$($number),*]) = ($arrays, $numbers) else {
             panic!("{} takes other parameters", stringify!($name));

@@ -3,10 +3,13 @@
 //!
 //! Tiles are handed out by a ticket, so that the tiles before one are done or under way, whatever the order in which blocks
 //! run. A block publishes the aggregate of its tile before it needs what enters the tile, and so never keeps others waiting
-//! that it waits for. What enters a tile is found from what others published, always in the order of [`chain`](crate::chain):
-//! the aggregates of its group's tiles, and the nearest *base* (what enters a group), taken through the aggregates of the
-//! groups between. The block with a group's last tile publishes the group's aggregate and the next group's base. A result
-//! does not depend on which bases were there when it looked.
+//! that it waits for. What enters a tile is found from what others published, always in the order of [`chain`](crate::chain), so
+//! that a result does not depend on what was there when it looked:
+//! - for a row, by a warp, from what entered the last tile of the row that the block had, and all aggregates since
+//!   ([`carries`](LookBack::carries));
+//! - for a channel, by a thread, from the aggregates of the group's tiles, and the nearest *base* (what enters a group), taken
+//!   through the aggregates of the groups between ([`carries_of_thread`](LookBack::carries_of_thread)). The block with a group's
+//!   last tile publishes the group's aggregate and the next group's base.
 //!
 //! What is published lies in *scratch* memory, in words of 64 bits: a 32-bit word of the value, and above it the number of the
 //! run as a tag. So a value and the fact that it is there are one access, no two of which need an order, and words of an earlier

@@ -178,6 +178,8 @@ pub mod columns {
 pub mod look_back {
     use super::GROUP;
 
+    /// Blocks that a multiprocessor can run at once.
+    pub const BLOCKS_PER_MULTIPROCESSOR: usize = 1;
     /// Tiles that a block composes between publishing the aggregate of one and needing what enters it: time for the aggregates of the
     /// tiles before to get there, while the memory is busy.
     pub const LAG: u32 = 3;
@@ -229,10 +231,9 @@ pub mod split_rows {
 
     /// Threads of a block.
     pub const THREADS: usize = (rows::MAX_WARPS + 2) * WARP_THREADS;
-    /// Blocks that a multiprocessor can run at once.
-    pub const BLOCKS_PER_MULTIPROCESSOR: usize = 1;
     /// The most registers that a thread may have, so that as many blocks fit.
-    pub const REGISTERS: u32 = registers(BLOCKS_PER_MULTIPROCESSOR * THREADS / WARP_THREADS);
+    pub const REGISTERS: u32 =
+        registers(look_back::BLOCKS_PER_MULTIPROCESSOR * THREADS / WARP_THREADS);
 
     /// Bytes of shared memory before the stages: the tickets, the aggregates of other tiles, those of the subtiles and of the warps
     /// of the tiles that lag and of some more, and two carries for each warp.
@@ -276,11 +277,9 @@ pub mod split_columns {
     pub const fn threads(element_bytes: usize) -> usize {
         columns::THREADS + columns::channels(element_bytes)
     }
-    /// Blocks that a multiprocessor can run at once.
-    pub const BLOCKS_PER_MULTIPROCESSOR: usize = 1;
     /// The most registers that a thread may have, so that as many blocks fit.
     pub const REGISTERS: u32 =
-        registers(BLOCKS_PER_MULTIPROCESSOR * threads(size_of::<f32>()) / WARP_THREADS);
+        registers(look_back::BLOCKS_PER_MULTIPROCESSOR * threads(size_of::<f32>()) / WARP_THREADS);
 
     /// Bytes of shared memory before the stages: the tickets, and for each warp and channel two aggregates and two carries.
     #[must_use]

@@ -251,24 +251,11 @@ where
 pub fn any_options<T: Tested<State: Tested + Emulated> + Emulated>(split: bool) -> Checked {
     const CASES: u32 = 16;
     options::scans::<T>(CASES, |scan| {
-        let flag = |is_set, option| {
-            if is_set {
-                option
-            } else {
-                plan::Options::default()
-            }
-        };
-        let options = flag(scan.initial.is_some(), plan::Options::INITIAL)
-            .and(flag(scan.exclusive, plan::Options::EXCLUSIVE))
+        let options = plan::Options::INITIAL
+            .only_if(scan.initial.is_some())
+            .and(plan::Options::EXCLUSIVE.only_if(scan.exclusive))
             .and(plan::Options::FINAL);
-        let packed = scan.boundaries.map(|boundaries| Packed {
-            sequences: boundaries.len() - 1,
-            longest: boundaries
-                .windows(2)
-                .map(|pair| pair[1] - pair[0])
-                .max()
-                .unwrap_or(0),
-        });
+        let packed = scan.boundaries.map(Packed::between);
         let builder = PlanBuilder::new(scan.operation, T::KERNEL_NAME, scan.extents)
             .options(options)
             .masked(scan.mask.is_some())

@@ -7,7 +7,7 @@ use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::memory::DeviceBuffer;
 use ptxscan::gpu::cust::stream::{Stream, StreamFlags};
 use ptxscan::gpu::{DeviceView, DeviceViewMut, Gpu};
-use ptxscan::plan::Strategy;
+use ptxscan::plan::strategies;
 use ptxscan::{Engine, Extents, Operator};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -140,11 +140,7 @@ impl Backend for DeviceViews {
         let views: Vec<_> = inputs.iter().map(Guarded::view).collect();
         let extents = call.extents();
         if self.split && extents.elements() > 0 && extents.len > 1 {
-            let strategy = if extents.inner == 1 {
-                Strategy::SplitRows
-            } else {
-                Strategy::SplitColumns
-            };
+            let [_, strategy] = strategies(extents);
             let mut prepared =
                 self.gpu
                     .prepare(call.operation, call.shape, call.axis, Some(strategy))?;

@@ -7,7 +7,7 @@ use super::measure::{Measurement, measure};
 use super::runner::shortage;
 use super::{BackendChoice, Failure, Outcome, Result, command_name, complain, npy};
 use clap::ValueEnum;
-use ptxscan::plan::Strategy;
+use ptxscan::plan::strategies;
 use ptxscan::{Engine, Operation};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -146,14 +146,11 @@ impl Row {
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
     let mut cases = arguments.cases()?;
     for case in &mut cases {
-        case.strategy = arguments
-            .strategy
-            .map(|choice| match (choice, case.extents.inner) {
-                (StrategyChoice::Whole, 1) => Strategy::Rows,
-                (StrategyChoice::Whole, _) => Strategy::Columns,
-                (StrategyChoice::Split, 1) => Strategy::SplitRows,
-                (StrategyChoice::Split, _) => Strategy::SplitColumns,
-            });
+        let [whole, split] = strategies(case.extents);
+        case.strategy = arguments.strategy.map(|choice| match choice {
+            StrategyChoice::Whole => whole,
+            StrategyChoice::Split => split,
+        });
     }
     let mut rows = Vec::new();
     if let Some(path) = &arguments.json {

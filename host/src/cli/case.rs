@@ -45,14 +45,13 @@ impl Case {
     /// The shape has no elements, too many of them, or not that axis.
     pub fn new(operation: Operation, shape: &[usize], axis: isize) -> Result<Self> {
         let extents = ptxscan::extents::<f32>(operation, shape, axis)?;
-        let failure = |problem| Failure::Case {
-            operation,
-            shape: shape.to_owned(),
-            axis,
-            problem,
-        };
         if extents.elements() == 0 {
-            return Err(failure("expected elements to measure with, got none"));
+            return Err(Failure::Case {
+                operation,
+                shape: shape.to_owned(),
+                axis,
+                problem: "expected elements to measure with, got none",
+            });
         }
         let axis_from_0 = axis.rem_euclid(shape.len() as isize) as usize;
         let case = Self {
@@ -64,8 +63,7 @@ impl Case {
             dtype: Dtype::default(),
             strategy: None,
         };
-        case.checked_bytes()
-            .ok_or_else(|| failure("expected tensors that memory can hold, got more bytes"))?;
+        case.check_bytes()?;
         Ok(case)
     }
 
@@ -77,12 +75,13 @@ impl Case {
         if dtype == self.dtype {
             return Ok(self);
         }
-        ptxscan::extents::<f64>(self.operation, &self.shape, self.axis as isize)?;
-        Ok(Self {
+        let case = Self {
             name: format!("{}-{}", self.name, dtype.name()),
             dtype,
             ..self
-        })
+        };
+        case.check_bytes()?;
+        Ok(case)
     }
 
     /// The case from the other end, which its name tells.
@@ -130,6 +129,18 @@ impl Case {
     /// What has to be moved: each input read once, the output written once.
     pub fn bytes(&self) -> usize {
         self.checked_bytes().expect("checked when it was made")
+    }
+
+    fn check_bytes(&self) -> Result<()> {
+        match self.checked_bytes() {
+            Some(_) => Ok(()),
+            None => Err(Failure::Case {
+                operation: self.operation,
+                shape: self.shape.clone(),
+                axis: self.axis as isize,
+                problem: "expected tensors that memory can hold, got more bytes",
+            }),
+        }
     }
 
     fn checked_bytes(&self) -> Option<usize> {
@@ -188,5 +199,11 @@ mod tests {
             "affine-scan (1152921504606846976,) axis 0: expected tensors that memory can hold, got more bytes"
         );
         assert!(message(&[2, 3], 2).starts_with("affine_scan: axis 2 is out of range"));
+        // Three tensors of f32 fit, of f64 they do not.
+        let case = Case::new(Operation::AFFINE_SCAN, &[1 << 59], 0).unwrap();
+        assert_eq!(
+            case.of_type(Dtype::F64).unwrap_err().to_string(),
+            "affine-scan (576460752303423488,) axis 0: expected tensors that memory can hold, got more bytes"
+        );
     }
 }

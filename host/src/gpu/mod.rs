@@ -445,33 +445,15 @@ impl Gpu {
             reset,
             boundaries,
         } = options;
-        let flag = |is_set: bool, option: plan::Options| {
-            if is_set {
-                option
-            } else {
-                plan::Options::default()
-            }
-        };
         let planned = Self::planned::<T>(operation, extents)
             .options(
-                flag(initial.is_some(), plan::Options::INITIAL)
-                    .and(flag(final_state.is_some(), plan::Options::FINAL))
-                    .and(flag(
-                        inclusion == Inclusion::Exclusive,
-                        plan::Options::EXCLUSIVE,
-                    )),
+                plan::Options::INITIAL
+                    .only_if(initial.is_some())
+                    .and(plan::Options::FINAL.only_if(final_state.is_some()))
+                    .and(plan::Options::EXCLUSIVE.only_if(inclusion == Inclusion::Exclusive)),
             )
             .masked(reset.is_some())
-            .packed(boundaries.map(|boundaries| {
-                Packed {
-                    sequences: boundaries.len() - 1,
-                    longest: boundaries
-                        .windows(2)
-                        .map(|pair| pair[1] - pair[0])
-                        .max()
-                        .unwrap_or(0),
-                }
-            }));
+            .packed(boundaries.map(Packed::between));
         let plan = self.plan(planned, operation, extents)?;
         if plan == Plan::Nothing {
             return Ok(());
