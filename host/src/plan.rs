@@ -19,7 +19,9 @@ use crate::shape::Extents;
 pub use ptxscan_kernels::arrays::Options;
 pub use ptxscan_kernels::entry::Strategy;
 use ptxscan_kernels::entry::{Kernel, find};
-use ptxscan_kernels::tiling::{WARP_THREADS, columns, look_back, rows, split_columns, split_rows};
+use ptxscan_kernels::tiling::{
+    WARP_THREADS, carriers, columns, look_back, rows, sharing, split_columns, split_rows,
+};
 
 /// What a plan needs to know of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,6 +83,8 @@ pub struct Launch {
     pub shared_bytes: u32,
     /// The most registers that a thread may have.
     pub registers: u32,
+    /// Whether all blocks have to be resident at once.
+    pub is_cooperative: bool,
     /// The arguments after the arrays, in the order of the kernel's parameters.
     pub numbers: Vec<u64>,
 }
@@ -202,7 +206,7 @@ impl PlanBuilder {
         };
         Some(if is_split {
             Plan::Scan {
-                launches: vec![split_launch()?, whole_launch(look_back::FLAGS)?],
+                launches: vec![split_launch()?, whole_launch(sharing::FLAGS)?],
                 scratch_words: self.scratch_words(kernel),
             }
         } else {
@@ -225,7 +229,19 @@ impl PlanBuilder {
         let count = units
             .checked_mul(tiles)
             .and_then(|count| u32::try_from(count).ok());
-        self.packed.is_none() && !self.is_masked && count.is_some()
+        let channels = self
+            .extents
+            .inner
+            .next_multiple_of(columns::channels(self.element_bytes()));
+        let lines = (channels / carriers::LINE).div_ceil(carriers::CARRIERS);
+        let has_lines = self.extents.inner == 1 || lines <= carriers::MAX_LINES;
+        self.packed.is_none() && !self.is_masked && count.is_some() && has_lines
+    }
+
+    /// Bytes of an element; of a type without kernels, which has no plan, any number will do.
+    fn element_bytes(&self) -> usize {
+        let kernel = self.kernel(self.strategies()[0]);
+        kernel.map_or(size_of::<f32>(), |kernel| kernel.element_bytes)
     }
 
     /// Outer indices or packed sequences, steps of the longest one, and channels.
@@ -274,9 +290,7 @@ impl PlanBuilder {
     /// Rows or strips, and tiles of each.
     fn units_and_tiles(&self) -> (usize, usize) {
         let Sequences { outer, len, inner } = self.sequences();
-        // A type without kernels has no plan; any size will do.
-        let kernel = self.kernel(self.strategies()[0]);
-        let bytes = kernel.map_or(size_of::<f32>(), |kernel| kernel.element_bytes);
+        let bytes = self.element_bytes();
         if inner == 1 {
             let tile = rows::tile(self.inputs(), bytes, rows::MAX_WARPS);
             (outer, len.div_ceil(tile))
@@ -304,13 +318,13 @@ impl PlanBuilder {
 
     fn scratch_words(&self, kernel: &Kernel) -> usize {
         let (units, tiles) = self.units_and_tiles();
-        let channels = if self.extents.inner == 1 {
-            1
-        } else {
-            columns::channels(kernel.element_bytes)
-        };
         let (aggregate, carry) = (kernel.aggregate_bytes, kernel.carry_bytes);
-        look_back::words(units, channels, tiles, aggregate, carry)
+        if self.extents.inner == 1 {
+            look_back::words(units, tiles, aggregate)
+        } else {
+            let channels = columns::channels(kernel.element_bytes);
+            carriers::words(units, channels, tiles, aggregate, carry)
+        }
     }
 
     fn rows(&self, flags: usize, limits: &DeviceLimits) -> Option<Launch> {
@@ -328,6 +342,7 @@ impl PlanBuilder {
             shared_bytes_used: used,
             shared_bytes: shared,
             registers: rows::registers(kernel.is_masked),
+            is_cooperative: false,
             numbers: [&numbers[..], &[self.all_options()]].concat(),
         })
     }
@@ -356,6 +371,7 @@ impl PlanBuilder {
             shared_bytes_used: shared(stages),
             shared_bytes: shared(stages),
             registers: columns::REGISTERS,
+            is_cooperative: false,
             numbers: [&numbers[..], &[self.all_options()]].concat(),
         })
     }
@@ -364,58 +380,54 @@ impl PlanBuilder {
         let Extents { outer, len, .. } = self.extents;
         let kernel = self.kernel(Strategy::SplitRows)?;
         let (aggregate, carry) = (kernel.aggregate_bytes, kernel.carry_bytes);
-        self.split(
+        let shared =
+            split_rows::shared_bytes(self.inputs(), aggregate, carry, kernel.element_bytes);
+        Some(Launch {
             kernel,
-            split_rows::THREADS,
-            split_rows::shared_bytes(self.inputs(), aggregate, carry, kernel.element_bytes),
-            split_rows::REGISTERS,
-            &[outer, len],
-            limits,
-        )
+            grid: (self.split_blocks(shared, 0, limits)?, 1),
+            block: split_rows::THREADS as u32,
+            shared_bytes_used: shared as u32,
+            shared_bytes: shared as u32,
+            registers: split_rows::REGISTERS,
+            is_cooperative: false,
+            numbers: vec![outer as u64, len as u64, self.options.0],
+        })
     }
 
     fn split_columns(&self, limits: &DeviceLimits) -> Option<Launch> {
         let Extents { outer, len, inner } = self.extents;
         let kernel = self.kernel(Strategy::SplitColumns)?;
         let (aggregate, carry) = (kernel.aggregate_bytes, kernel.carry_bytes);
-        self.split(
+        let shared =
+            split_columns::shared_bytes(self.inputs(), aggregate, carry, kernel.element_bytes);
+        let carriers = carriers::CARRIERS;
+        let numbers = [outer, len, inner, carriers].map(|number| number as u64);
+        Some(Launch {
             kernel,
-            split_columns::threads(kernel.element_bytes),
-            split_columns::shared_bytes(self.inputs(), aggregate, carry, kernel.element_bytes),
-            split_columns::REGISTERS,
-            &[outer, len, inner],
-            limits,
-        )
+            grid: (self.split_blocks(shared, carriers, limits)?, 1),
+            block: split_columns::threads(kernel.element_bytes) as u32,
+            shared_bytes_used: shared as u32,
+            shared_bytes: shared as u32,
+            registers: split_columns::REGISTERS,
+            is_cooperative: true,
+            numbers: [&numbers[..], &[self.options.0]].concat(),
+        })
     }
 
-    /// A launch of as many blocks as the device can run at once, or as there are tiles.
-    fn split(
+    /// As many blocks as the device can run at once, or one for each tile and `others` besides; `None` if that leaves none for tiles.
+    fn split_blocks(
         &self,
-        kernel: &'static Kernel,
-        threads: usize,
         shared_bytes: usize,
-        registers: u32,
-        extents: &[usize],
+        others: usize,
         limits: &DeviceLimits,
-    ) -> Option<Launch> {
+    ) -> Option<u32> {
         let shared = shared_bytes as u32;
         let fit = limits.shared_bytes_per_multiprocessor / (shared + limits.shared_bytes_reserved);
-        let at_once = limits.multiprocessors * fit.min(look_back::BLOCKS_PER_MULTIPROCESSOR as u32);
+        let at_once = limits.multiprocessors * fit.min(sharing::BLOCKS_PER_MULTIPROCESSOR as u32);
         let (units, tiles) = self.units_and_tiles();
-        let blocks = units.saturating_mul(tiles).min(at_once as usize) as u32;
-        (shared <= limits.shared_bytes_per_block && blocks > 0).then_some(Launch {
-            kernel,
-            grid: (blocks, 1),
-            block: threads as u32,
-            shared_bytes_used: shared,
-            shared_bytes: shared,
-            registers,
-            numbers: extents
-                .iter()
-                .map(|&extent| extent as u64)
-                .chain([self.options.0])
-                .collect(),
-        })
+        let blocks = (units.saturating_mul(tiles).saturating_add(others)).min(at_once as usize);
+        let fits = shared <= limits.shared_bytes_per_block && blocks > others;
+        fits.then_some(blocks as u32)
     }
 }
 
@@ -451,7 +463,7 @@ const ROWS_COST: Cost = Cost {
 const COLUMNS_COST: Cost = Cost {
     alone: 0.95,
     tail: 0.5,
-    split: 3.3,
+    split: 1.5,
     start: 6.0,
 };
 
@@ -589,7 +601,7 @@ mod tests {
                                 "inner" => extents.inner,
                                 "stages" => columns::MAX_STAGES,
                                 "flags" if launches.len() == 1 => 0,
-                                "flags" => look_back::FLAGS,
+                                "flags" => sharing::FLAGS,
                                 "options" => Options::EXCLUSIVE.0 as usize,
                                 _ => panic!("{} gets a number for `{name}`", kernel.name),
                             };

@@ -1,20 +1,20 @@
 //! How the tiles of a sequence are joined, whichever strategy scans it.
 //!
-//! The aggregates of a [`GROUP`] of tiles are composed in order, and the carry goes from group to group. So a strategy
+//! The aggregates of a `GROUP` of tiles are composed in order, and the carry goes from group to group. So a strategy
 //! that has each tile in another block can publish the aggregates of whole groups, and still gives the bits of the one
 //! that goes from tile to tile.
 
-use crate::{monoid::Action, tiling::GROUP};
+use crate::monoid::Action;
 
 /// What enters the tiles of a sequence, one after the other.
-pub struct Chain<M: Action> {
+pub struct Chain<M: Action, const GROUP: usize> {
     /// What enters the group.
     base: M::Carry,
     /// The aggregate of the group's tiles so far.
     within: M,
 }
 
-impl<M: Action> Chain<M> {
+impl<M: Action, const GROUP: usize> Chain<M, GROUP> {
     /// The chain of a sequence that `carry` enters.
     #[inline(always)]
     #[must_use]

@@ -17,13 +17,13 @@ use crate::{
     block,
     chain::Chain,
     direction::Order,
-    look_back::Flags,
     monoid::{Action, Operator},
+    sharing::Flags,
     slots::{Slots, words},
     strip::{Results, Steps, Strip, compose, slot},
     tiling::{
         WARP_THREADS,
-        columns::{STEPS, TILE, WARPS, bytes_before_stages, strips},
+        columns::{GROUP, STEPS, TILE, WARPS, bytes_before_stages, strips},
     },
 };
 use cuda_std::{Scalar, async_copy, shared, thread, warp};
@@ -99,7 +99,8 @@ pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usi
         loop {
             let mut ahead = 0;
             while ahead < stages - 1 {
-                view.copy(ahead * TILE + row, stage(ahead), row, lane);
+                let whole = view.is_whole((ahead + 1) * TILE);
+                view.copy(ahead * TILE + row, whole, stage(ahead), row, lane);
                 async_copy::commit();
                 ahead += 1;
             }
@@ -111,7 +112,7 @@ pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usi
                 }
                 c += 1;
             }
-            let mut chains = carries.map(Chain::<M>::new);
+            let mut chains = carries.map(Chain::<M, GROUP>::new);
             let mut finite = true;
             let mut current = 0;
             let mut tile = 0;
@@ -130,11 +131,19 @@ pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usi
                 } else {
                     current - 1
                 };
-                view.copy((tile + stages - 1) * TILE + row, stage(free), row, lane);
+                let whole = view.is_whole((tile + stages) * TILE);
+                view.copy(
+                    (tile + stages - 1) * TILE + row,
+                    whole,
+                    stage(free),
+                    row,
+                    lane,
+                );
                 async_copy::commit();
 
                 let position = tile * TILE + row;
-                let steps = view.steps(position, stage(current), row, lane);
+                let whole = view.is_whole((tile + 1) * TILE);
+                let steps = view.steps(position, whole, stage(current), row, lane);
                 current = if current == stages - 1 {
                     0
                 } else {
@@ -206,7 +215,7 @@ pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usi
                     c += 1;
                 }
                 carries = after;
-                view.store(position, lane, &results.values);
+                view.store(position, whole, lane, &results.values);
                 tile += 1;
             }
             if careful || block::all(votes, finite) {

@@ -159,7 +159,7 @@ macro_rules! kernels {
     (@numbers Rows $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len flags options) $($rest)* } };
     (@numbers Columns $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner stages flags options) $($rest)* } };
     (@numbers SplitRows $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len options) $($rest)* } };
-    (@numbers SplitColumns $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner options) $($rest)* } };
+    (@numbers SplitColumns $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner carriers options) $($rest)* } };
     (@parameters ($($number:ident)*) $($input:ident)*) => {
         &[$(stringify!($input),)* "out", "initial", "last", "mask", "boundaries", "scratch", $(stringify!($number)),*]
     };

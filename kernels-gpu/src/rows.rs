@@ -22,11 +22,14 @@ use crate::{
     block,
     chain::Chain,
     direction::Order,
-    look_back::Flags,
     monoid::{Action, Operator},
+    sharing::Flags,
     slots::{Slots, words},
     tile::{Items, Row},
-    tiling::{WARP_THREADS, rows::MAX_WARPS},
+    tiling::{
+        WARP_THREADS,
+        rows::{GROUP, MAX_WARPS},
+    },
     warp,
 };
 use cuda_std::{Scalar, shared, thread, warp::FULL_MASK, warp::shuffle_idx};
@@ -99,7 +102,7 @@ pub unsafe fn scan_rows<M, E, D, const I: usize, const K: usize, const V: usize>
             // First of all, since it takes longest.
             let mut next = view.load::<K>(offset, view.is_whole(tile));
             let mut carry = arrays.start(options, row, len);
-            let mut chain = Chain::<M>::new(carry);
+            let mut chain = Chain::<M, GROUP>::new(carry);
             while start < len {
                 let items = next;
                 let end = start + tile;

@@ -11,16 +11,18 @@ use crate::{
     arrays::{Arrays, Options},
     block,
     direction::Order,
-    look_back::{Known, LookBack, Place, Places, Window},
+    look_back::{Known, LookBack, Window},
     monoid::Operator,
     rows::{Results, ScannedWarp, scan_warp},
+    sharing::{Place, Places},
     slots::{Slots, words},
     tile::Row,
     tiling::{
-        GROUP, WARP_THREADS,
-        look_back::{AHEAD, LAG, PLACE_WORDS, PLACES, RING, STAGES, WINDOW},
-        rows::MAX_WARPS,
-        split_rows::bytes_before_stages,
+        WARP_THREADS,
+        look_back::WINDOW,
+        rows::{GROUP, MAX_WARPS},
+        sharing::PLACE_WORDS,
+        split_rows::{AHEAD, LAG, PLACES, RING, STAGES, bytes_before_stages},
     },
     warp,
 };
@@ -79,7 +81,7 @@ pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: 
     // is read for the other. The ticket of a turn is the same for all threads, so that they are together at the barrier.
     unsafe {
         let shared = shared::dynamic_shared_mem::<u32>();
-        let places = Places(shared);
+        let places = Places::<PLACES>(shared);
         let shared = shared.add(PLACES as usize * PLACE_WORDS);
         let others = Slots::<M>::new(shared, 2 * WINDOW);
         let shared = shared.add(2 * WINDOW * words::<M>());
@@ -116,9 +118,10 @@ pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: 
             async_copy::commit();
         };
 
-        let look_back = LookBack::<M>::new(arrays.scratch, rows, len.div_ceil(tile_len), 1);
+        let look_back = LookBack::<M>::new(arrays.scratch, rows, len.div_ceil(tile_len));
+        let sharing = &look_back.sharing;
         let place_of = |ticket: u32| {
-            look_back.by_rows(ticket).map(|(unit, tile)| {
+            sharing.by_rows(ticket).map(|(unit, tile)| {
                 let start = unit as usize * len;
                 let end = (tile as usize + 1) * tile_len;
                 let whole = Row::<M, E, D, I, V>::new(arrays, options, start, len).is_whole(end);
@@ -134,7 +137,7 @@ pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: 
         let mut turn = 0;
         while turn <= AHEAD + 1 {
             if role == Role::Publish && lane == 0 {
-                places.write(turn, place_of(look_back.take_ticket()));
+                places.write(turn, place_of(sharing.take_ticket()));
             }
             thread::sync_threads();
             if turn <= AHEAD && role == Role::Scan {
@@ -161,7 +164,7 @@ pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: 
                     let inclusive = warp::inclusive_scan(lane as u32, one);
                     let total = warp::total(inclusive);
                     if lane == 0 {
-                        look_back.publish(place, 0, total);
+                        look_back.publish(place, total);
                     }
                     let before = warp::below(lane as u32, inclusive);
                     if lane <= MAX_WARPS {
@@ -171,21 +174,21 @@ pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: 
                 // The ticket was taken two turns ago, since that takes time.
                 if lane == 0 {
                     places.write(turn + AHEAD + 2, place_of(*ticket));
-                    *ticket = look_back.take_ticket();
+                    *ticket = sharing.take_ticket();
                 }
                 is_last(turn)
             };
             let (mut even, mut odd) = (0, 0);
             if lane == 0 {
-                even = look_back.take_ticket();
-                odd = look_back.take_ticket();
+                even = sharing.take_ticket();
+                odd = sharing.take_ticket();
             }
             let mut turn = 0;
             while !take_turn(turn, &mut even) && !take_turn(turn + 1, &mut odd) {
                 turn += 2;
             }
             if lane == 0 {
-                look_back.finish();
+                sharing.finish();
             }
         } else if role == Role::LookBack {
             let mut known = Known {
@@ -221,7 +224,7 @@ pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: 
                             arrays.last.write(place.unit as usize, after);
                         }
                         if !M::is_finite_carry(after) {
-                            look_back.flags.raise(place.unit as usize);
+                            sharing.flags.raise(place.unit as usize);
                         }
                     }
                 }
@@ -288,7 +291,7 @@ pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: 
                     let position = place.tile as usize * tile_len + offset;
                     row(place).store(position, place.detail != 0, results.values);
                     if !vote_all(FULL_MASK, results.finite) && lane == 0 {
-                        look_back.flags.raise(place.unit as usize);
+                        sharing.flags.raise(place.unit as usize);
                     }
                 }
                 if turn >= LAG

@@ -2,7 +2,7 @@
 
 use crate::{
     arrays::{Arrays, Options, Span},
-    direction::{Order, index},
+    direction::{Order, first_of, index},
     monoid::{Action, Operator},
     tiling::{
         WARP_THREADS,
@@ -53,6 +53,32 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
         let Span { first, len } = span;
         // Without steps, there is no such element.
         let start = if len == 0 { 0 } else { first * inner + channel };
+        let channels = (inner - channel).min(WARP_THREADS * C);
+        // SAFETY: the strip lies in the arrays, says the caller.
+        unsafe {
+            let mut strip = Self::starting(arrays, options, start, channels, len, inner);
+            strip.is_masked = M::IS_MASKED && options.has(Options::MASKED);
+            if strip.is_masked {
+                strip.mask = arrays.mask.add(first);
+            }
+            strip
+        }
+    }
+
+    /// The strip of so many channels whose sequences of `len` steps begin with element `start`, without a mask.
+    ///
+    /// # Safety
+    /// As [`new`](Self::new).
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn starting(
+        arrays: &Arrays<M, E, I>,
+        options: Options,
+        start: usize,
+        channels: usize,
+        len: usize,
+        inner: usize,
+    ) -> Self {
         // SAFETY: the strip lies in the arrays, says the caller.
         let output = unsafe { arrays.output.add(start) };
         let mut strip = Self {
@@ -60,11 +86,11 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
             output,
             len,
             inner,
-            channels: (inner - channel).min(WARP_THREADS * C),
+            channels,
             aligned_inputs: inner.is_multiple_of(V),
             aligned_output: inner.is_multiple_of(C) && output.is_aligned_to::<C>(),
             fresh: !options.has(Options::INITIAL),
-            is_masked: M::IS_MASKED && options.has(Options::MASKED),
+            is_masked: false,
             mask: arrays.mask,
             scan: PhantomData,
         };
@@ -75,11 +101,15 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
             strip.aligned_inputs &= strip.inputs[k].is_aligned_to::<V>();
             k += 1;
         }
-        if strip.is_masked {
-            // SAFETY: as above.
-            strip.mask = unsafe { arrays.mask.add(first) };
-        }
         strip
+    }
+
+    /// Whether every access to the steps before position `end` can be of whole vectors.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_whole(&self, end: usize) -> bool {
+        let aligned = self.aligned_inputs && self.aligned_output;
+        aligned && self.channels == WARP_THREADS * C && end <= self.len
     }
 
     /// Channels of the strip.
@@ -94,17 +124,53 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
     ///
     /// # Safety
     /// All lanes of the warp call it. No other warp accesses these rows of the stage, and no lane does until the copies are
-    /// done.
+    /// done. If `whole`, [`is_whole`](Self::is_whole) holds for the end of the steps.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub unsafe fn copy(&self, position: usize, stage: Shared<E>, row: usize, lane: usize) {
+    pub unsafe fn copy(
+        &self,
+        position: usize,
+        whole: bool,
+        stage: Shared<E>,
+        row: usize,
+        lane: usize,
+    ) {
         // SAFETY: the copy is done by the caller's rules.
         unsafe {
-            if self.aligned_inputs {
-                self.copy_vectors::<V>(position, stage, row, lane);
+            if whole {
+                self.copy_whole(position, stage, row, lane);
+            } else if self.aligned_inputs {
+                self.copy_guarded::<V>(position, stage, row, lane);
             } else {
-                self.copy_vectors::<1>(position, stage, row, lane);
+                self.copy_guarded::<1>(position, stage, row, lane);
             }
+        }
+    }
+
+    /// # Safety
+    /// As [`copy`](Self::copy), of whole vectors.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn copy_whole(&self, position: usize, stage: Shared<E>, row: usize, lane: usize) {
+        // Steps that the warp copies in one access.
+        let at_once = const {
+            assert!(V.is_multiple_of(C) && STEPS.is_multiple_of(V / C));
+            V / C
+        };
+        let (step, channel) = (lane * V / (WARP_THREADS * C), lane * V % (WARP_THREADS * C));
+        let first = index::<D>(position + step, 1, self.len) * self.inner + channel;
+        let to = (row + step) * (WARP_THREADS * C) + channel;
+        let mut t = 0;
+        while t < STEPS {
+            let from = first_of::<D>(first, t * self.inner, 1);
+            let mut k = 0;
+            while k < I {
+                let to = k * (TILE * WARP_THREADS * C) + to + t * (WARP_THREADS * C);
+                // SAFETY: the vector lies in the strip and in the stage, and is aligned, since the steps are whole.
+                unsafe { stage.copy_async::<V>(to, self.inputs[k], from) };
+                k += 1;
+            }
+            t += at_once;
         }
     }
 
@@ -112,7 +178,7 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
     /// As [`copy`](Self::copy); vectors of `N` channels are aligned, and `N` divides `channels`.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn copy_vectors<const N: usize>(
+    unsafe fn copy_guarded<const N: usize>(
         &self,
         position: usize,
         stage: Shared<E>,
@@ -145,13 +211,15 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
     /// the strip.
     ///
     /// # Safety
-    /// The warp's copies to the stage are done, and its lanes have met since.
+    /// The warp's copies to the stage are done, and its lanes have met since. If `whole`, [`is_whole`](Self::is_whole) holds for
+    /// the end of the steps.
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn steps(
         &self,
         position: usize,
+        whole: bool,
         stage: Shared<E>,
         row: usize,
         lane: usize,
@@ -160,9 +228,9 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
         let mut steps = [[M::IDENTITY; C]; STEPS];
         let mut t = 0;
         while t < STEPS {
-            if position + t < self.len {
+            if whole || position + t < self.len {
                 let at = (row + t) * (WARP_THREADS * C) + channel;
-                if channel + C <= self.channels {
+                if whole || channel + C <= self.channels {
                     // SAFETY: the steps lie in the strip, so that they were copied to the stage.
                     steps[t] = M::gather(|k| unsafe {
                         stage.read_vector(k * (TILE * WARP_THREADS * C) + at)
@@ -204,12 +272,32 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
     /// Stores the results of the steps at `position` and after of the lane's channels.
     ///
     /// # Safety
-    /// No other thread accesses these elements of the output.
+    /// No other thread accesses these elements of the output. If `whole`, [`is_whole`](Self::is_whole) holds for the end of the
+    /// steps.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub unsafe fn store(&self, position: usize, lane: usize, results: &Steps<M::Carry, C>) {
+    pub unsafe fn store(
+        &self,
+        position: usize,
+        whole: bool,
+        lane: usize,
+        results: &Steps<M::Carry, C>,
+    ) {
         let channel = lane * C;
         let mut t = 0;
+        if whole {
+            let first = index::<D>(position, 1, self.len) * self.inner + channel;
+            while t < STEPS {
+                let at = first_of::<D>(first, t * self.inner, 1);
+                // SAFETY: the steps lie in the strip, and their address is aligned, since they are whole.
+                unsafe {
+                    self.output
+                        .write_vector_streaming(at, results[t].map(M::emit));
+                }
+                t += 1;
+            }
+            return;
+        }
         while t < STEPS {
             if position + t < self.len {
                 let at = index::<D>(position + t, 1, self.len) * self.inner + channel;

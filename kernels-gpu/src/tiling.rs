@@ -6,8 +6,6 @@
 
 /// Lanes of a warp.
 pub const WARP_THREADS: usize = 32;
-/// Tiles of a group: see [`chain`](crate::chain).
-pub const GROUP: usize = 16;
 /// The most registers of each thread of so many warps on a multiprocessor. It has four parts of 16384 registers each, to which
 /// warps are dealt in turn; a warp gets them by the 256.
 const fn registers(warps: usize) -> u32 {
@@ -39,6 +37,8 @@ pub mod rows {
             of_words / 2
         }
     }
+    /// Tiles of a group: see [`chain`](crate::chain).
+    pub const GROUP: usize = 16;
     /// Warps of a block, at most; the scan over them is a warp's, so that there can be no more than 32.
     pub const MAX_WARPS: usize = 16;
     const _: () = assert!(MAX_WARPS <= WARP_THREADS);
@@ -124,6 +124,8 @@ pub mod columns {
     pub const STEPS: usize = 8;
     /// Steps in a tile.
     pub const TILE: usize = WARPS * STEPS;
+    /// Tiles of a group: see [`chain`](crate::chain).
+    pub const GROUP: usize = 8;
     /// Tiles in shared memory, one that is scanned and the others on their way; fewer where shared memory does not hold
     /// as many, and never fewer than two.
     pub const MAX_STAGES: usize = 3;
@@ -174,12 +176,96 @@ pub mod columns {
     }
 }
 
-/// What split scans have in common: see [`look_back`](crate::look_back).
-pub mod look_back {
-    use super::GROUP;
-
+/// What split scans have in common: see [`sharing`](crate::sharing).
+pub mod sharing {
     /// Blocks that a multiprocessor can run at once.
     pub const BLOCKS_PER_MULTIPROCESSOR: usize = 1;
+    /// Words of shared memory for a ticket's tile.
+    pub const PLACE_WORDS: usize = 8;
+
+    /// The word of the scratch memory that counts the tickets taken.
+    pub const TICKET: usize = 0;
+    /// The word that counts the blocks that are done.
+    pub const FINISHED: usize = 16;
+    /// The word that counts the runs.
+    pub const RUNS: usize = 32;
+    /// The first of the flags, a word for each row or strip.
+    pub const FLAGS: usize = 48;
+
+    /// Words of scratch memory for so many rows or strips of so many channels, of so many tiles each, given the bytes that are
+    /// published for a tile and channel.
+    #[must_use]
+    pub const fn words(units: usize, channels: usize, tiles: usize, bytes: usize) -> usize {
+        FLAGS + units + units * channels * tiles * (bytes / size_of::<u32>())
+    }
+}
+
+/// What a warp of [`look_back`](crate::look_back) asks for.
+pub mod look_back {
+    /// Aggregates that a lane asks for at once.
+    pub const SPAN: usize = 5;
+    /// Aggregates that a warp asks for at once.
+    pub const WINDOW: usize = SPAN * super::WARP_THREADS;
+
+    /// Words of scratch memory for so many rows of so many tiles each.
+    #[must_use]
+    pub const fn words(rows: usize, tiles: usize, aggregate_bytes: usize) -> usize {
+        super::sharing::words(rows, 1, tiles, aggregate_bytes)
+    }
+}
+
+/// What a block of [`carriers`](crate::carriers) does at once.
+pub mod carriers {
+    use super::{WARP_THREADS, sharing};
+
+    /// Carriers of a scan, at most.
+    pub const CARRIERS: usize = 4;
+    /// Channels of a line.
+    pub const LINE: usize = WARP_THREADS / 2;
+    /// Half-warps of a team, at most; the first warp has a lane for each.
+    pub const MAX_MEMBERS: u32 = WARP_THREADS as u32;
+    /// Lines of a carrier, at most.
+    pub const MAX_LINES: usize = 512;
+    /// Words of shared memory that say how far a line is.
+    pub const PROGRESS_WORDS: usize = 4;
+    /// Groups that a carry goes through while the aggregates of no more are on their way.
+    pub const UNROLLED: usize = 4;
+
+    /// Of so many lines, those of carrier `carrier` of so many.
+    #[must_use]
+    pub const fn lines_of(lines: u32, carrier: u32, of: u32) -> u32 {
+        let of = if of == 0 { 1 } else { of };
+        lines.saturating_sub(carrier).div_ceil(of)
+    }
+
+    /// Words of shared memory of a carrier of so many warps: for each half-warp an aggregate and a carry of each channel, and a word;
+    /// for each line a carry of each channel and how far it is; and for each team a word.
+    #[must_use]
+    pub const fn shared_words(warps: usize, aggregate_bytes: usize, carry_bytes: usize) -> usize {
+        let halves = WARP_THREADS / LINE * warps;
+        let bytes = halves * (aggregate_bytes + carry_bytes) + MAX_LINES * carry_bytes;
+        LINE * (bytes / size_of::<u32>()) + halves + MAX_LINES * PROGRESS_WORDS + warps
+    }
+
+    /// Words of scratch memory for so many strips of so many channels, of so many tiles each.
+    #[must_use]
+    pub const fn words(
+        strips: usize,
+        channels: usize,
+        tiles: usize,
+        aggregate_bytes: usize,
+        carry_bytes: usize,
+    ) -> usize {
+        sharing::words(strips, channels, tiles, aggregate_bytes + carry_bytes)
+    }
+}
+
+/// The tiling of [`scan_split_rows`](crate::split_rows::scan_split_rows): tiles as those of [`rows`], with two warps more, which publish and
+/// look back.
+pub mod split_rows {
+    use super::sharing::{BLOCKS_PER_MULTIPROCESSOR, PLACE_WORDS};
+    use super::{ACCESS_BYTES, WARP_THREADS, look_back, registers, rows};
+
     /// Tiles that a block composes between publishing the aggregate of one and needing what enters it: time for the aggregates of the
     /// tiles before to get there, while the memory is busy.
     pub const LAG: u32 = 3;
@@ -191,49 +277,11 @@ pub mod look_back {
     pub const RING: u32 = (LAG + 3).next_power_of_two();
     /// Tickets that a block holds at once: one for each stage, one of a tile that is stored, and two of those that come next.
     pub const PLACES: u32 = (STAGES + 3).next_power_of_two();
-    /// Words of shared memory for a ticket's tile.
-    pub const PLACE_WORDS: usize = 8;
-    /// Bytes of the tickets.
-    pub const PLACES_BYTES: usize = PLACES as usize * PLACE_WORDS * size_of::<u32>();
-    /// Aggregates that a lane asks for at once.
-    pub const SPAN: usize = 5;
-    /// Aggregates that a warp asks for at once.
-    pub const WINDOW: usize = SPAN * super::WARP_THREADS;
-
-    /// The word of the scratch memory that counts the tickets taken.
-    pub const TICKET: usize = 0;
-    /// The word that counts the blocks that are done.
-    pub const FINISHED: usize = 16;
-    /// The word that counts the runs.
-    pub const RUNS: usize = 32;
-    /// The first of the flags, a word for each row or strip.
-    pub const FLAGS: usize = 48;
-
-    /// Words of scratch memory for so many rows or strips of so many channels, of so many tiles each.
-    #[must_use]
-    pub const fn words(
-        units: usize,
-        channels: usize,
-        tiles: usize,
-        aggregate_bytes: usize,
-        carry_bytes: usize,
-    ) -> usize {
-        let groups = tiles.div_ceil(GROUP);
-        let bytes = (tiles + groups) * aggregate_bytes + groups * carry_bytes;
-        FLAGS + units + units * channels * (bytes / size_of::<u32>())
-    }
-}
-
-/// The tiling of [`scan_split_rows`](crate::split_rows::scan_split_rows): tiles as those of [`rows`], with two warps more, which publish and
-/// look back.
-pub mod split_rows {
-    use super::{ACCESS_BYTES, WARP_THREADS, look_back, registers, rows};
 
     /// Threads of a block.
     pub const THREADS: usize = (rows::MAX_WARPS + 2) * WARP_THREADS;
     /// The most registers that a thread may have, so that as many blocks fit.
-    pub const REGISTERS: u32 =
-        registers(look_back::BLOCKS_PER_MULTIPROCESSOR * THREADS / WARP_THREADS);
+    pub const REGISTERS: u32 = registers(BLOCKS_PER_MULTIPROCESSOR * THREADS / WARP_THREADS);
 
     /// Bytes of shared memory before the stages: the tickets, the aggregates of other tiles, those of the subtiles and of the warps
     /// of the tiles that lag and of some more, and two carries for each warp.
@@ -245,10 +293,10 @@ pub mod split_rows {
         element_bytes: usize,
     ) -> usize {
         let subtiles = rows::MAX_WARPS * rows::subtiles(inputs, element_bytes);
-        let aggregates =
-            2 * look_back::WINDOW + look_back::RING as usize * (subtiles + rows::MAX_WARPS + 1);
+        let aggregates = 2 * look_back::WINDOW + RING as usize * (subtiles + rows::MAX_WARPS + 1);
         let values = aggregates * aggregate_bytes + 2 * rows::MAX_WARPS * carry_bytes;
-        (look_back::PLACES_BYTES + values).next_multiple_of(ACCESS_BYTES)
+        let places = PLACES as usize * PLACE_WORDS * size_of::<u32>();
+        (places + values).next_multiple_of(ACCESS_BYTES)
     }
 
     /// Bytes of shared memory in all, given those of an aggregate, of a carry and of an element.
@@ -261,36 +309,71 @@ pub mod split_rows {
     ) -> usize {
         let stage = inputs * rows::tile(inputs, element_bytes, rows::MAX_WARPS) * element_bytes;
         bytes_before_stages(inputs, aggregate_bytes, carry_bytes, element_bytes)
-            + look_back::STAGES as usize * stage
+            + STAGES as usize * stage
     }
 }
 
-/// The tiling of [`scan_split_columns`](crate::split_columns::scan_split_columns): tiles as those of [`columns`], with a thread
-/// more for each channel, which looks back.
+/// The tiling of [`scan_split_columns`](crate::split_columns::scan_split_columns): tiles as those of [`columns`], with two teams of warps, and a
+/// warp more for each channel of a lane, which publishes.
 pub mod split_columns {
-    use super::{ACCESS_BYTES, WARP_THREADS, columns, look_back, registers};
+    use super::sharing::{BLOCKS_PER_MULTIPROCESSOR, PLACE_WORDS};
+    use super::{ACCESS_BYTES, WARP_THREADS, carriers, columns, registers};
 
-    /// Tiles in shared memory: one that is stored, two that were composed, the others on their way.
-    pub const STAGES: u32 = 6;
+    /// Teams of warps, which take turns.
+    pub const TEAMS: u32 = 2;
+
+    /// Bytes of a stage.
+    const fn stage_bytes(inputs: usize, element_bytes: usize) -> usize {
+        inputs * columns::stage(element_bytes) * element_bytes
+    }
+    /// Whether a tile is so large that shared memory holds few of them.
+    const fn is_large(inputs: usize, element_bytes: usize) -> bool {
+        stage_bytes(inputs, element_bytes) > 16 * 1024
+    }
+    /// Tiles that a block composes before it stores the results of one, which are a multiple of the [`TEAMS`]: time for what enters
+    /// it to get there, while the memory is busy.
+    #[must_use]
+    pub const fn lag(inputs: usize, element_bytes: usize) -> u32 {
+        if is_large(inputs, element_bytes) {
+            4
+        } else {
+            6
+        }
+    }
+    /// Tiles on their way, a multiple of the [`TEAMS`].
+    #[must_use]
+    pub const fn ahead(inputs: usize, element_bytes: usize) -> u32 {
+        if is_large(inputs, element_bytes) {
+            2
+        } else {
+            4
+        }
+    }
+    /// Tickets that a block holds at once: one for each tile in shared memory, one of a tile that is stored, and some of those that
+    /// come next.
+    pub const PLACES: u32 = 16;
+
     /// Threads of a block.
     #[must_use]
     pub const fn threads(element_bytes: usize) -> usize {
-        columns::THREADS + columns::channels(element_bytes)
+        TEAMS as usize * columns::THREADS + columns::channels(element_bytes)
     }
     /// The most registers that a thread may have, so that as many blocks fit.
     pub const REGISTERS: u32 =
-        registers(look_back::BLOCKS_PER_MULTIPROCESSOR * threads(size_of::<f32>()) / WARP_THREADS);
+        registers(BLOCKS_PER_MULTIPROCESSOR * threads(size_of::<f32>()) / WARP_THREADS);
 
-    /// Bytes of shared memory before the stages: the tickets, and for each warp and channel two aggregates and two carries.
+    /// Bytes of shared memory before the stages: the tickets, and for each warp and channel an aggregate, of the tiles that lag
+    /// and two more.
     #[must_use]
     pub const fn bytes_before_stages(
+        inputs: usize,
         aggregate_bytes: usize,
-        carry_bytes: usize,
         element_bytes: usize,
     ) -> usize {
         let slots = columns::WARPS * columns::channels(element_bytes);
-        let values = slots * (3 * aggregate_bytes + 2 * carry_bytes);
-        (look_back::PLACES_BYTES + values).next_multiple_of(ACCESS_BYTES)
+        let values = slots * (lag(inputs, element_bytes) as usize + 2) * aggregate_bytes;
+        let places = PLACES as usize * PLACE_WORDS * size_of::<u32>();
+        (places + values).next_multiple_of(ACCESS_BYTES)
     }
 
     /// Bytes of shared memory in all, given those of an aggregate, of a carry and of an element.
@@ -301,7 +384,16 @@ pub mod split_columns {
         carry_bytes: usize,
         element_bytes: usize,
     ) -> usize {
-        let stage = inputs * columns::stage(element_bytes) * element_bytes;
-        bytes_before_stages(aggregate_bytes, carry_bytes, element_bytes) + STAGES as usize * stage
+        let stages = (lag(inputs, element_bytes) + ahead(inputs, element_bytes)) as usize;
+        let to_scan = bytes_before_stages(inputs, aggregate_bytes, element_bytes)
+            + stages * stage_bytes(inputs, element_bytes);
+        let warps = threads(element_bytes) / WARP_THREADS;
+        let to_carry =
+            carriers::shared_words(warps, aggregate_bytes, carry_bytes) * size_of::<u32>();
+        if to_scan > to_carry {
+            to_scan
+        } else {
+            to_carry
+        }
     }
 }

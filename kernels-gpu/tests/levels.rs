@@ -13,7 +13,9 @@ use ptxscan_kernels::rows::scan_rows;
 use ptxscan_kernels::slots::Slots;
 use ptxscan_kernels::split_columns::scan_split_columns;
 use ptxscan_kernels::split_rows::scan_split_rows;
-use ptxscan_kernels::tiling::{WARP_THREADS, columns, look_back, rows, split_columns, split_rows};
+use ptxscan_kernels::tiling::{
+    WARP_THREADS, carriers, columns, look_back, rows, split_columns, split_rows,
+};
 use ptxscan_kernels::warp;
 
 /// An element of the bicyclic monoid: takes `pops` from a stack's height, as far as there are so many, and adds `pushes`.
@@ -272,6 +274,7 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
     let expected = heights(D::DIRECTION, &elements, outer, len, inner);
     // Blocks that split scans have, whatever there is to do.
     const BLOCKS: usize = 3;
+    const CARRIERS: u64 = 1;
     let tile = rows::tile(INPUTS, CARRY, rows::MAX_WARPS);
     let (blocks, threads, shared, scratch) = match (inner == 1, split) {
         (true, false) => (
@@ -284,7 +287,7 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
             BLOCKS,
             split_rows::THREADS,
             split_rows::shared_bytes(INPUTS, AGGREGATE, CARRY, CARRY),
-            look_back::words(outer, 1, len.div_ceil(tile), AGGREGATE, CARRY),
+            look_back::words(outer, len.div_ceil(tile), AGGREGATE),
         ),
         (false, false) => (
             columns::strips(outer, inner, CARRY),
@@ -296,7 +299,7 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
             BLOCKS,
             split_columns::threads(CARRY),
             split_columns::shared_bytes(INPUTS, AGGREGATE, CARRY, CARRY),
-            look_back::words(
+            carriers::words(
                 columns::strips(outer, inner, CARRY),
                 columns::channels(CARRY),
                 len.div_ceil(columns::TILE),
@@ -318,6 +321,7 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
         let scratch = memory.copy_of(&vec![0_u64; scratch]);
         let launch = Launch::new(blocks as u32, threads as u32)
             .seed(seed)
+            .resident_blocks(BLOCKS as u32)
             .shared_bytes(shared);
         let [outer, len, inner] = [outer, len, inner].map(|extent| extent as u64);
         let mask = memory.uninit::<u8>(0).view();
@@ -351,7 +355,7 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
                 }
                 (false, true) => {
                     scan_split_columns::<_, _, D, INPUTS, VECTOR, CHANNELS>(
-                        &arrays, outer, len, inner, options,
+                        &arrays, outer, len, inner, CARRIERS, options,
                     );
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::{Call, Checked};
 use ptxscan::{Extents, Operator, reference};
-use ptxscan_kernels::tiling::{GROUP, columns, rows};
+use ptxscan_kernels::tiling::{columns, rows};
 use std::fmt::Display;
 
 /// The recurrence after some step.
@@ -88,6 +88,8 @@ pub fn expected(call: &Call, accuracy: Accuracy) -> Vec<State> {
 /// How many additions the kernels take an element through on its way to a result, at most.
 pub fn kernel_depth(operator: Operator, extents: Extents) -> usize {
     let Extents { len, inner, .. } = extents;
+    // A group's tiles, a carry for each group, and one into a tile.
+    let across = |tiles: usize, group: usize| tiles.min(group) + tiles.div_ceil(group) + 1;
     if inner == 1 {
         use rows::{subtiles, vector, warp_items, warps};
         const BYTES: usize = size_of::<f32>();
@@ -96,18 +98,14 @@ pub fn kernel_depth(operator: Operator, extents: Extents) -> usize {
         // Up: its vector, its warp's lanes, subtiles, the block's warps. Down: to a warp's carry, a subtile's, a lane's, and
         // through a vector.
         let up = (vector(BYTES) - 1) + log2_lanes + (k - 1) + log2_lanes;
-        let across = across(len.div_ceil(warps(inputs, BYTES, len) * warp_items(inputs, BYTES)));
+        let tile = warps(inputs, BYTES, len) * warp_items(inputs, BYTES);
+        let across = across(len.div_ceil(tile), rows::GROUP);
         up + across + 1 + k + 1 + vector(BYTES)
     } else {
         use columns::{STEPS, TILE, WARPS};
         // Up: its thread's steps, the channel's warps. Down: to a thread's carry, and through its steps.
-        (STEPS - 1) + WARPS + across(len.div_ceil(TILE)) + 1 + STEPS
+        (STEPS - 1) + WARPS + across(len.div_ceil(TILE), columns::GROUP) + 1 + STEPS
     }
-}
-
-/// The additions that it takes to get across so many tiles: those of a group, a carry for each group, and one into a tile.
-fn across(tiles: usize) -> usize {
-    tiles.min(GROUP) + tiles.div_ceil(GROUP) + 1
 }
 
 /// Compares the results of a call with what is expected; the message names `context` and the first difference.

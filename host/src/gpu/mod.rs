@@ -17,7 +17,6 @@ use crate::plan::{self, DeviceLimits, Launch, Packed, Plan, PlanBuilder};
 use crate::shape::{self, Extents};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
-use cust::function::{BlockSize, GridSize};
 use cust::memory::DeviceBuffer;
 use cust::module::{Module, ModuleJitOption};
 use cust::stream::{Stream, StreamFlags};
@@ -380,22 +379,28 @@ impl Gpu {
         // Each parameter is 64 bits: the arrays, then the numbers.
         let mut arguments: Vec<u64> = [arrays, &launch.numbers].concat();
         debug_assert_eq!(arguments.len(), kernel.parameters.len());
-        let pointers: Vec<*mut c_void> = arguments
+        let mut pointers: Vec<*mut c_void> = arguments
             .iter_mut()
             .map(|argument| std::ptr::from_mut(argument).cast())
             .collect();
         let (x, y) = launch.grid;
+        let (threads, shared) = (launch.block, launch.shared_bytes);
+        let (function, stream) = (function.to_raw(), stream.as_inner());
+        let pointers = pointers.as_mut_ptr();
         // SAFETY: the arguments are as many as the kernel has parameters, of their size, and in their order; the arrays
         // are valid for the extents, says the caller; the block and its shared memory are what the kernel asks for.
-        unsafe {
-            stream.launch(
-                &function,
-                GridSize::xy(x, y),
-                BlockSize::x(launch.block),
-                launch.shared_bytes,
-                &pointers,
-            )
-        }
+        check(unsafe {
+            if launch.is_cooperative {
+                sys::cuLaunchCooperativeKernel(
+                    function, x, y, 1, threads, 1, 1, shared, stream, pointers,
+                )
+            } else {
+                let extra = std::ptr::null_mut();
+                sys::cuLaunchKernel(
+                    function, x, y, 1, threads, 1, 1, shared, stream, pointers, extra,
+                )
+            }
+        })
         .doing_with("launch", kernel)
     }
 
