@@ -31,12 +31,14 @@
 )]
 
 mod chunks;
+mod lanes;
 mod rows;
 mod scan;
 mod steps;
 mod tensors;
 #[cfg(test)]
 mod tests;
+mod transpose;
 
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -46,31 +48,32 @@ use crate::options::{BackwardOptions, Inclusion, Options};
 use crate::shape::Extents;
 use rayon::prelude::*;
 use rows::Rows;
-use scan::Scan;
+use scan::{Scan, Strip};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use steps::{Affine, After, Before, Gradient, Steps, Sum};
 use tensors::{Shared, Tensors};
 
-/// Chains of dependent operations that a thread has under way, at least, where it is a matter of latency.
-const LANES: usize = 8;
-/// Steps of a chain that are brought to a buffer at a time: some lines of memory.
-const BUFFERED: usize = 128;
-/// Steps of [`LANES`] chains that are in registers at a time.
-const SQUARE: usize = 4;
+/// Where the steps of a sequence are neighbours, so many lanes of as many steps each are scanned side by side.
+const LANES: usize = 4;
+/// So many steps are that.
+const TILE: usize = LANES * LANES;
+/// So many steps of a row, at most, are scanned again where something is not finite.
+const BLOCK: usize = 64 * TILE;
 /// Steps of neighbouring channels that are scanned before the next channels' turn comes, with the carries in registers.
 const TILE_STEPS: usize = 4;
 /// So many channels are that.
 const TILE_CHANNELS: usize = 16;
-/// Steps in a chunk of a sequence that is cut.
-const CHUNK: usize = 512;
 /// Neighbours of a step that a task takes at a time, at most: the step before is then still in the fastest cache.
 const WIDEST_STRIP: usize = 1024;
-/// Neighbours of a step that a task takes at a time, if there are as many: some lines of memory.
-const NARROWEST_STRIP: usize = 64;
-/// Elements of an input that all tasks together compose and then scan, while a cache has them.
-const WAVE: usize = 1 << 20;
+/// Neighbours of a step for which it is worth while not to cut the sequences.
+const NARROWEST_STRIP: usize = 256;
+/// The part of an input that a thread composes and then scans, while its cache has it.
+const CHUNK_BYTES: usize = 1 << 18;
 /// Tasks for which it is not worth while to cut sequences.
-const ENOUGH_TASKS: usize = 16;
+const ENOUGH_TASKS: usize = 32;
+/// Outputs of which none of this size stays in a cache.
+const STREAMED_BYTES: usize = 1 << 25;
 /// Elements that are worth a thread of their own.
 const ELEMENTS_PER_TASK: usize = 1 << 15;
 
@@ -124,7 +127,6 @@ impl Cpu {
         use Inclusion::{Exclusive, Inclusive};
         let rows = Rows::new(extents, options.boundaries);
         let scan = Call {
-            operation,
             rows,
             inner: extents.inner,
             direction: operation.direction,
@@ -151,6 +153,7 @@ impl Cpu {
                 inputs.len()
             ),
         }
+        Ok(())
     }
 
     pub(crate) fn run_backward<T: Element>(
@@ -162,7 +165,6 @@ impl Cpu {
         out: [&mut [MaybeUninit<T>]; 2],
     ) -> Result<()> {
         let call = Call {
-            operation: forward,
             rows: Rows::new(extents, options.boundaries),
             inner: extents.inner,
             direction: match forward.direction {
@@ -174,7 +176,8 @@ impl Cpu {
             initial: options.initial,
             leaving: options.d_initial,
         };
-        self.carry_out::<T, Gradient, 3, 2, 2>(call, inputs, out)
+        self.carry_out::<T, Gradient, 3, 2, 2>(call, inputs, out);
+        Ok(())
     }
 
     fn carry_out<
@@ -188,7 +191,7 @@ impl Cpu {
         call: Call<'_, T>,
         inputs: [&[T]; N],
         outputs: [&mut [MaybeUninit<T>]; K],
-    ) -> Result<()> {
+    ) {
         let elements = call.rows.all_steps() * call.inner;
         let states = if call.leaving.is_some() {
             call.rows.count() * call.inner
@@ -196,7 +199,7 @@ impl Cpu {
             0
         };
         if elements == 0 && states == 0 {
-            return Ok(());
+            return;
         }
         let scan = Scan {
             tensors: Tensors::new(inputs, outputs),
@@ -221,7 +224,7 @@ impl Cpu {
                     .for_each(|task| scan.scan_task::<M, P>(task));
             });
         }
-        self.install(|| scan.scan_cut_rows::<M, P>(call.operation))
+        self.install(|| scan.scan_cut_rows::<M, P>());
     }
 
     /// Calls `work` where rayon finds this back end's threads.
@@ -237,7 +240,6 @@ methods!(Cpu);
 
 /// What a scan is, but for its inputs and outputs.
 struct Call<'a, T: Element> {
-    operation: Operation,
     rows: Rows<'a>,
     inner: usize,
     direction: Direction,
@@ -247,81 +249,79 @@ struct Call<'a, T: Element> {
     leaving: Option<&'a mut [T::State]>,
 }
 
-/// How many neighbours of a step a task takes: as many as leave enough tasks.
+/// How many neighbours of a step a task takes: as many as leave enough tasks, if these are not too few.
 fn strip_width(rows: Rows<'_>, inner: usize) -> usize {
-    let strips = ENOUGH_TASKS.div_ceil(rows.count());
-    let width = inner.div_ceil(strips).next_multiple_of(NARROWEST_STRIP);
-    inner.min(width.min(WIDEST_STRIP))
+    let strips = ENOUGH_TASKS.div_ceil(rows.count().max(1));
+    let width = inner.div_ceil(strips).next_multiple_of(LANES);
+    let width = if width < NARROWEST_STRIP {
+        WIDEST_STRIP
+    } else {
+        width.min(WIDEST_STRIP)
+    };
+    width.min(inner)
 }
 
 impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     /// How many tasks there are for rows that are not cut.
     fn tasks(&self) -> usize {
-        match self.inner {
-            1 => self.rows.count().div_ceil(LANES),
-            _ => self.rows.count() * self.strips_across(),
-        }
+        self.rows.count() * self.strips_across()
     }
 
     /// Whether a row is cut: it is so much of all the work that there would be too few tasks.
     fn is_cut(&self, row: usize) -> bool {
         let len = self.rows.steps(row).len();
-        let tasks_a_row = match self.inner {
-            1 => 1.0 / LANES as f64,
-            _ => self.strips_across() as f64,
-        };
-        let tasks = self.rows.all_steps() as f64 / len as f64 * tasks_a_row;
-        len >= 2 * CHUNK && tasks < ENOUGH_TASKS as f64
+        let tasks = self.rows.all_steps() as f64 / len as f64 * self.strips_across() as f64;
+        len >= 2 * self.chunk_steps() && tasks < ENOUGH_TASKS as f64
     }
 
     /// Scans all of a strip, or of some rows, but for what is cut.
     fn scan_task<M: Steps<T::State, N, K, P>, const P: usize>(&self, task: usize) {
-        if self.inner > 1 {
-            let (row, number) = (task / self.strips_across(), task % self.strips_across());
-            if !self.is_cut(row) {
-                let strip = self.strip(row, number);
-                let mut carries = vec![T::State::default(); strip.width];
-                self.enter(&strip, &mut carries);
-                self.scan_strip::<M, P>(&strip, 0..strip.len(), &mut carries);
-                self.leave(&strip, &carries);
-            }
+        let (row, number) = (task / self.strips_across(), task % self.strips_across());
+        if self.is_cut(row) {
             return;
         }
-        let rows = task * LANES..self.rows.count().min((task + 1) * LANES);
-        let lanes: Vec<_> = rows
-            .filter(|&row| !self.is_cut(row))
-            .map(|row| (self.strip(row, 0), 0))
-            .collect();
-        let mut carries = [T::State::default(); LANES];
-        for ((strip, _), carry) in lanes.iter().zip(&mut carries) {
-            self.enter(strip, std::slice::from_mut(carry));
-        }
-        let mut done = 0;
-        if let Ok(lanes) = <&[_; LANES]>::try_from(&lanes[..]) {
-            done = lanes
-                .iter()
-                .map(|(strip, _)| strip.len())
-                .min()
-                .unwrap_or(0);
-            self.scan_lanes::<M, P>(lanes, done, &mut carries);
-        }
-        for ((strip, _), carry) in lanes.iter().zip(&mut carries) {
-            let carry = std::slice::from_mut(carry);
-            self.scan_strip::<M, P>(strip, done..strip.len(), carry);
-            self.leave(strip, carry);
+        let strip = self.strip(row, number);
+        let carries = &mut [T::State::default(); WIDEST_STRIP][..strip.width];
+        self.enter(&strip, carries);
+        self.scan_part::<M, P>(&strip, 0..strip.len(), carries);
+        self.leave(&strip, carries);
+        self.tensors.finish();
+    }
+
+    /// Scans the strips of rows that are cut, one after the other.
+    fn scan_cut_rows<M: Steps<T::State, N, K, P>, const P: usize>(&self) {
+        for row in (0..self.rows.count()).filter(|&row| self.is_cut(row)) {
+            for number in 0..self.strips_across() {
+                self.scan_in_chunks::<M, P>(&self.strip(row, number));
+            }
         }
     }
 
-    /// Scans the rows that are cut, one strip of theirs after the other.
-    fn scan_cut_rows<M: Steps<T::State, N, K, P>, const P: usize>(
+    /// Scans the steps at `positions` of a strip from `carries` to `carries`.
+    fn scan_part<M: Steps<T::State, N, K, P>, const P: usize>(
         &self,
-        operation: Operation,
-    ) -> Result<()> {
-        let rows = (0..self.rows.count()).filter(|&row| self.is_cut(row));
-        let mut strips =
-            rows.flat_map(|row| (0..self.strips_across()).map(move |number| (row, number)));
-        strips.try_for_each(|(row, number)| {
-            self.scan_in_chunks::<M, P>(&self.strip(row, number), operation)
-        })
+        strip: &Strip,
+        positions: Range<usize>,
+        carries: &mut [T::State],
+    ) {
+        if self.inner == 1 {
+            self.scan_row::<M, P>(strip, positions, &mut carries[0]);
+        } else {
+            self.scan_strip::<M, P>(strip, positions, carries);
+        }
+    }
+
+    /// Composes the steps at `positions` of a strip, as [`compose_strip`](Self::compose_strip) does.
+    fn compose_part<M: Steps<T::State, N, K, P>, const P: usize>(
+        &self,
+        strip: &Strip,
+        positions: Range<usize>,
+        composed: &mut [T::State],
+    ) {
+        if self.inner == 1 {
+            composed.copy_from_slice(&self.compose_row::<M, P>(strip, positions));
+        } else {
+            self.compose_strip::<M, P>(strip, positions, composed);
+        }
     }
 }

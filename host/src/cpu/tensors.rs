@@ -1,5 +1,6 @@
 //! The tensors of a call, as tasks share them.
 
+use super::STREAMED_BYTES;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
@@ -42,6 +43,8 @@ impl<'a, T> Shared<'a, T> {
 pub struct Tensors<'a, T, const N: usize, const K: usize> {
     inputs: [&'a [T]; N],
     outputs: [Shared<'a, T>; K],
+    /// Whether the outputs are written past the caches, which else read first what is then overwritten.
+    are_streamed: bool,
 }
 
 impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
@@ -50,7 +53,11 @@ impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
         let len = outputs[0].len;
         assert!(inputs.iter().all(|input| input.len() == len));
         assert!(outputs.iter().all(|output| output.len == len));
-        Self { inputs, outputs }
+        Self {
+            inputs,
+            outputs,
+            are_streamed: len * size_of::<T>() >= STREAMED_BYTES,
+        }
     }
 
     /// `B` elements of input `k`, from `index` on.
@@ -64,42 +71,56 @@ impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
         unsafe { self.inputs[k].as_ptr().add(index).cast::<[T; B]>().read() }
     }
 
-    /// Asks for the lines of memory with an element of the inputs, if they have it.
-    #[inline(always)]
-    pub fn prefetch_inputs(&self, index: usize) {
-        for input in self.inputs {
-            prefetch(input.as_ptr().wrapping_add(index));
-        }
-    }
-
-    /// Asks for the lines of memory with an element of the outputs, if they have it.
-    #[inline(always)]
-    pub fn prefetch_outputs(&self, index: usize) {
-        for output in self.outputs {
-            prefetch(output.first.wrapping_add(index));
-        }
-    }
-
     /// Writes `B` elements of output `k`, from `index` on.
     ///
     /// # Safety
     /// It has them, and no other task accesses them.
     #[inline(always)]
     pub unsafe fn write<const B: usize>(&self, k: usize, index: usize, values: [T; B]) {
+        if self.are_streamed && size_of_val(&values).is_multiple_of(REGISTER_BYTES) {
+            let to = self.outputs[k].first.wrapping_add(index);
+            if to.addr().is_multiple_of(REGISTER_BYTES) {
+                // SAFETY: says the caller; and the address is aligned.
+                unsafe { stream(values.as_ptr(), to, B) };
+                return;
+            }
+        }
         // SAFETY: says the caller.
         unsafe { self.outputs[k].write(index, values) }
     }
+
+    /// To be called by a thread that has written: what it has written is what others read from now on.
+    pub fn finish(&self) {
+        #[cfg(target_arch = "x86_64")]
+        if self.are_streamed {
+            // SAFETY: every such processor has it.
+            unsafe { std::arch::x86_64::_mm_sfence() };
+        }
+    }
 }
 
-/// Asks for a line of memory, where the processor takes such a hint. There need not be anything at the address.
+/// What is written past the caches at a time.
+const REGISTER_BYTES: usize = 16;
+
+/// Writes elements past the caches, where the processor can. Other threads may read them after [`finish`](Tensors::finish).
+///
+/// # Safety
+/// They are there to be read, and to be written by this thread alone; the address to write to, and their bytes, are multiples of
+/// [`REGISTER_BYTES`].
 #[inline(always)]
-fn prefetch<T>(address: *const T) {
+unsafe fn stream<T: Copy>(from: *const T, to: *mut T, count: usize) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a hint accesses no memory that the program could tell.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());
+        for register in 0..count * size_of::<T>() / REGISTER_BYTES {
+            // SAFETY: says the caller.
+            unsafe { _mm_stream_si128(to.add(register), _mm_loadu_si128(from.add(register))) };
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
+    // SAFETY: says the caller.
+    unsafe {
+        from.copy_to_nonoverlapping(to, count)
+    };
 }
