@@ -2,6 +2,7 @@
 
 use super::scan::{Scan, Strip};
 use super::steps::Steps;
+use super::tensors::Fence;
 use super::{CHUNK_BYTES, WIDEST_STRIP};
 use crate::element::Element;
 use crate::element::sealed::Arithmetic;
@@ -87,7 +88,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 
     /// Scans a strip in chunks.
-    pub fn scan_in_chunks<M: Steps<T::State, N, K, P>, const P: usize>(&self, strip: &Strip) {
+    pub fn scan_in_chunks<M: Steps<N, K, P>, const P: usize>(&self, strip: &Strip) {
         let mut carries = [T::State::default(); WIDEST_STRIP];
         self.enter(strip, &mut carries[..strip.width]);
         let mut first = 0;
@@ -110,11 +111,12 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     ///
     /// The carry from a chunk to the next is the composed one, if that and the last state of the chunk are finite, else that
     /// state: which of them does not depend on who does what when.
-    fn scan_chunks<M: Steps<T::State, N, K, P>, const P: usize>(
+    fn scan_chunks<M: Steps<N, K, P>, const P: usize>(
         &self,
         strip: &Strip,
         chain: &Chain<T::State>,
     ) {
+        let _fence = Fence;
         let width = strip.width;
         let chunks = strip.len().div_ceil(self.chunk_steps());
         let finite = |states: &[T::State]| states.iter().all(|state| state.is_finite());
@@ -161,6 +163,5 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
                 chain.pass(chunk, &next[..width]);
             }
         }
-        self.tensors.finish();
     }
 }

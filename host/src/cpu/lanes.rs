@@ -1,23 +1,23 @@
 //! Sequences whose steps are neighbours: some steps at a time, in lanes that are composed and scanned side by side.
 
 use super::scan::{Scan, Strip, from_states, to_states};
+use super::side_by_side::{Lanes, transposed};
 use super::steps::Steps;
-use super::transpose::transposed;
-use super::{BLOCK, LANES, TILE};
+use super::{BLOCK, LANES, SQUARE, TILE};
 use crate::element::Element;
 use crate::element::sealed::Arithmetic;
 use crate::operation::Direction;
 use std::ops::Range;
 
-/// [`LANES`] steps of [`LANES`] lanes, as they lie in memory: numbers side by side are those of a step.
-type Square<S> = [[S; LANES]; LANES];
+/// [`LANES`] lanes of as many steps each, as they lie in memory: the lanes are side by side.
+type Square<S> = [Lanes<S>; LANES];
 
 impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     /// Scans the steps at `positions` of a row, which no other task accesses in the outputs, from `carry` to `carry`.
     ///
     /// # Panics
     /// If `inner` is not 1.
-    pub fn scan_row<M: Steps<T::State, N, K, P>, const P: usize>(
+    pub fn scan_row<M: Steps<N, K, P>, const P: usize>(
         &self,
         row: &Strip,
         positions: Range<usize>,
@@ -27,21 +27,29 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         let mut position = positions.start;
         while position < positions.end {
             let plain = self.plain::<M, P>(row, block(position, &positions));
-            let tiles = tiles(position, plain);
-            if tiles == 0 {
-                let end = position + plain.clamp(1, TILE - position % TILE);
+            let squares = squares(position, plain);
+            if plain == 0 {
                 let carry = std::slice::from_mut(carry);
-                self.scan_strip::<M, P>(row, position..end, carry);
-                position = end;
+                self.scan_strip::<M, P>(row, position..position + 1, carry);
+                position += 1;
                 continue;
             }
-            let end = position + TILE * tiles;
             let first = self.at(row, position);
+            if squares == 0 {
+                let count = plain.min(SQUARE - position % SQUARE);
+                let mut carries = [*carry];
+                // SAFETY: these are steps of the row, with all inputs.
+                unsafe { self.scan_tile::<M, P, 1>(first, count, &mut carries) };
+                [*carry] = carries;
+                position += count;
+                continue;
+            }
+            let end = position + SQUARE * squares;
             // SAFETY: these are steps of the row, with all inputs.
             let scanned = unsafe {
                 match self.direction {
-                    Direction::Forward => self.scan_tiles::<M, P, false>(first, tiles, *carry),
-                    Direction::Reverse => self.scan_tiles::<M, P, true>(first, tiles, *carry),
+                    Direction::Forward => self.scan_squares::<M, P, false>(first, squares, *carry),
+                    Direction::Reverse => self.scan_squares::<M, P, true>(first, squares, *carry),
                 }
             };
             match scanned {
@@ -55,13 +63,13 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         }
     }
 
-    /// Scans `count` tiles, from element `first` on, from `carry`: to the composed state after them, and that of the last step.
+    /// Scans `count` squares, from element `first` on, from `carry`: to the composed state after them, and that of the last step.
     /// If anything is not finite, the outputs may be wrong.
     ///
     /// # Safety
     /// These are steps at which no restart is; they have all inputs; and no other task accesses them in the outputs.
     #[inline(always)]
-    unsafe fn scan_tiles<M: Steps<T::State, N, K, P>, const P: usize, const REVERSE: bool>(
+    unsafe fn scan_squares<M: Steps<N, K, P>, const P: usize, const REVERSE: bool>(
         &self,
         first: usize,
         count: usize,
@@ -70,43 +78,84 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         const { assert!(K <= N) };
         let mut last = carry;
         // 0 times what is not finite is NaN, and stays so.
-        let mut zeros = [T::State::default(); LANES];
-        for tile in 0..count {
-            let low = self.low::<REVERSE>(first, tile);
+        let zero = Lanes::all(T::State::default());
+        let mut zeros = zero;
+        let mut done = 0;
+        while done + LANES <= count {
+            let low = self.low::<REVERSE>(first, done, LANES);
             // SAFETY: says the caller.
-            let mut steps = unsafe { self.fetch::<REVERSE>(low, M::NEXT) };
-            let composed = compose_lanes::<_, M, N, K, P, REVERSE>(&steps);
-            let mut carries = [carry; LANES];
-            let mut before = lane(&composed, in_order::<REVERSE>(0));
+            let squares = unsafe { self.fetch_tile(low, after::<N, REVERSE>(M::NEXT)) };
+            let (before, all) = join_lanes::<_, M, N, K, P, REVERSE>(&squares);
+            let mut entering = zero;
+            for number in 0..LANES {
+                let square = in_order::<REVERSE>(number);
+                entering.0[square] = carry;
+                carry = M::apply(std::array::from_fn(|k| all[k].0[square]), carry);
+            }
+            let mut carries = [entering; LANES];
             for number in 1..LANES {
-                let next = in_order::<REVERSE>(number);
-                carries[next] = M::apply(before, carry);
-                before = M::then(before, lane(&composed, next));
+                carries[in_order::<REVERSE>(number)] = M::apply(before[number], entering);
             }
-            carry = M::apply(before, carry);
-            for step in 0..LANES {
-                let step = in_order::<REVERSE>(step);
-                for lane in 0..LANES {
-                    let inputs = std::array::from_fn(|k| steps[k][step][lane]);
-                    let (after, outputs) = M::step(carries[lane], inputs);
-                    carries[lane] = after;
-                    for k in 0..K {
-                        steps[k][step][lane] = outputs[k];
-                    }
-                }
-            }
-            last = carries[in_order::<REVERSE>(LANES - 1)];
-            for lane in 0..LANES {
-                zeros[lane] = zeros[lane].plus(carries[lane].times(T::State::default()));
-            }
-            for k in 0..K {
-                let outputs = from_states(transposed(&steps[k]).as_flattened());
+            let mut carries = transposed(carries);
+            for square in 0..LANES {
+                let carries = &mut carries[square];
                 // SAFETY: says the caller.
-                unsafe { self.tensors.write::<TILE>(k, low, outputs) };
+                unsafe {
+                    let low = low + square * SQUARE;
+                    self.scan_lanes::<M, P, REVERSE>(low, squares[square], carries);
+                }
+                zeros = zeros.plus(carries.times(zero));
+            }
+            let end = in_order::<REVERSE>(LANES - 1);
+            last = carries[end].0[end];
+            done += LANES;
+        }
+        for square in done..count {
+            let low = self.low::<REVERSE>(first, square, 1);
+            // SAFETY: says the caller.
+            let steps = unsafe { self.fetch(low, after::<N, REVERSE>(M::NEXT)) };
+            let composed = compose_lanes::<_, M, N, K, P, REVERSE>(&steps);
+            let mut carries = zero;
+            for number in 0..LANES {
+                let lane = in_order::<REVERSE>(number);
+                carries.0[lane] = carry;
+                carry = M::apply(std::array::from_fn(|k| composed[k].0[lane]), carry);
+            }
+            // SAFETY: says the caller.
+            unsafe { self.scan_lanes::<M, P, REVERSE>(low, steps, &mut carries) };
+            zeros = zeros.plus(carries.times(zero));
+            last = carries.0[in_order::<REVERSE>(LANES - 1)];
+        }
+        let is_finite = carry.is_finite() && zeros.is_finite();
+        is_finite.then_some([carry, last])
+    }
+
+    /// Takes each lane of a square, whose first element in memory is given, through its steps.
+    ///
+    /// # Safety
+    /// The outputs have them, and no other task accesses them.
+    #[inline(always)]
+    unsafe fn scan_lanes<M: Steps<N, K, P>, const P: usize, const REVERSE: bool>(
+        &self,
+        low: usize,
+        steps: [Square<T::State>; N],
+        carries: &mut Lanes<T::State>,
+    ) {
+        let mut results = [[Lanes::all(T::State::default()); LANES]; K];
+        for step in 0..LANES {
+            let step = in_order::<REVERSE>(step);
+            let (after, outputs) = M::step(*carries, row(&steps, step));
+            *carries = after;
+            for k in 0..K {
+                results[k][step] = outputs[k];
             }
         }
-        let is_finite = carry.is_finite() && zeros.iter().all(|zero| zero.is_finite());
-        is_finite.then_some([carry, last])
+        for k in 0..K {
+            let lanes = transposed(results[k]).map(|lane| lane.0);
+            let outputs = from_states(lanes.as_flattened());
+            // SAFETY: says the caller.
+            unsafe { self.tensors.write_on::<SQUARE>(k, low, outputs) };
+        }
     }
 
     /// Composes the steps at `positions`, 1 or more, of a row. After a restart, the last number is the carry, whatever it
@@ -114,7 +163,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     ///
     /// # Panics
     /// If `inner` is not 1.
-    pub fn compose_row<M: Steps<T::State, N, K, P>, const P: usize>(
+    pub fn compose_row<M: Steps<N, K, P>, const P: usize>(
         &self,
         row: &Strip,
         positions: Range<usize>,
@@ -125,7 +174,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         let mut composed = self.first_map::<M, P>(self.at(row, first), restart.is_some());
         let mut position = first + 1;
         while position < positions.end {
-            let tiles = tiles(position, positions.end - position);
+            let tiles = squares(position, positions.end - position) / LANES;
             let element = self.at(row, position);
             if tiles == 0 {
                 composed = M::then(composed, self.map::<M, P>(element));
@@ -153,95 +202,140 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     /// # Safety
     /// The inputs have them.
     #[inline(always)]
-    unsafe fn compose_tiles<M: Steps<T::State, N, K, P>, const P: usize, const REVERSE: bool>(
+    unsafe fn compose_tiles<M: Steps<N, K, P>, const P: usize, const REVERSE: bool>(
         &self,
         first: usize,
         count: usize,
         mut composed: [T::State; P],
     ) -> [T::State; P] {
         for tile in 0..count {
-            let low = self.low::<REVERSE>(first, tile);
+            let low = self.low::<REVERSE>(first, LANES * tile, LANES);
             // SAFETY: says the caller.
-            let steps = unsafe { self.fetch::<REVERSE>(low, [false; N]) };
-            let lanes = compose_lanes::<_, M, N, K, P, REVERSE>(&steps);
-            let mut next = lane(&lanes, in_order::<REVERSE>(0));
-            for number in 1..LANES {
-                next = M::then(next, lane(&lanes, in_order::<REVERSE>(number)));
+            let squares = unsafe { self.fetch_tile(low, [0; N]) };
+            let (_, all) = join_lanes::<_, M, N, K, P, REVERSE>(&squares);
+            for number in 0..LANES {
+                let square = in_order::<REVERSE>(number);
+                let next = std::array::from_fn(|k| all[k].0[square]);
+                composed = M::then(composed, next);
             }
-            composed = M::then(composed, next);
         }
         composed
     }
 
-    /// The first element in memory of a tile that comes so many tiles after the one that begins with an element.
+    /// The first element in memory of `count` squares that come `done` squares after an element.
     #[inline(always)]
-    fn low<const REVERSE: bool>(&self, first: usize, tile: usize) -> usize {
+    fn low<const REVERSE: bool>(&self, first: usize, done: usize, count: usize) -> usize {
         if REVERSE {
-            first + 1 - TILE * (tile + 1)
+            first + 1 - SQUARE * (done + count)
         } else {
-            first + TILE * tile
+            first + SQUARE * done
         }
     }
 
-    /// The inputs of a tile, whose first element in memory is given.
+    /// The inputs of the squares of a tile, whose first element in memory is given.
     ///
     /// # Safety
-    /// The inputs have it, one step later where `next` says so.
+    /// The inputs have it, so many elements after that as `after` says.
     #[inline(always)]
-    unsafe fn fetch<const REVERSE: bool>(
-        &self,
-        low: usize,
-        next: [bool; N],
-    ) -> [Square<T::State>; N] {
-        let mut steps = [[[T::State::default(); LANES]; LANES]; N];
+    unsafe fn fetch_tile(&self, low: usize, after: [isize; N]) -> [[Square<T::State>; N]; LANES] {
+        const { assert!(LANES == 4) };
+        // SAFETY: says the caller.
+        unsafe {
+            [
+                self.fetch(low, after),
+                self.fetch(low + SQUARE, after),
+                self.fetch(low + 2 * SQUARE, after),
+                self.fetch(low + 3 * SQUARE, after),
+            ]
+        }
+    }
+
+    /// The inputs of a square, as [`fetch_tile`](Self::fetch_tile).
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    unsafe fn fetch(&self, low: usize, after: [isize; N]) -> [Square<T::State>; N] {
+        let mut steps = [[Lanes::all(T::State::default()); LANES]; N];
         for k in 0..N {
-            let low = match (next[k], REVERSE) {
-                (false, _) => low,
-                (true, false) => low + 1,
-                (true, true) => low - 1,
-            };
+            let low = low.wrapping_add_signed(after[k]);
             // SAFETY: says the caller.
-            let states: [T::State; TILE] = to_states(unsafe { self.tensors.read(k, low) });
-            let mut lanes = [[T::State::default(); LANES]; LANES];
-            lanes.as_flattened_mut().copy_from_slice(&states);
-            steps[k] = transposed(&lanes);
+            let states: [T::State; SQUARE] = to_states(unsafe { self.tensors.read(k, low) });
+            let mut lanes = steps[k];
+            for (lane, states) in lanes.iter_mut().zip(states.as_chunks().0) {
+                lane.0 = *states;
+            }
+            steps[k] = transposed(lanes);
         }
         steps
     }
+}
+
+/// How many elements after a step its inputs are, where some are those of the next step.
+fn after<const N: usize, const REVERSE: bool>(next: [bool; N]) -> [isize; N] {
+    next.map(|next| match (next, REVERSE) {
+        (false, _) => 0,
+        (true, false) => 1,
+        (true, true) => -1,
+    })
 }
 
 /// Composes the steps of each lane.
 #[inline(always)]
 fn compose_lanes<
     S: Arithmetic,
-    M: Steps<S, N, K, P>,
+    M: Steps<N, K, P>,
     const N: usize,
     const K: usize,
     const P: usize,
     const REVERSE: bool,
 >(
     steps: &[Square<S>; N],
-) -> [[S; LANES]; P] {
-    let mut composed = [[S::default(); LANES]; P];
-    for step in 0..LANES {
-        let is_first = step == 0;
-        let step = in_order::<REVERSE>(step);
-        for lane in 0..LANES {
-            let mut numbers = M::map(std::array::from_fn(|k| steps[k][step][lane]));
-            if !is_first {
-                numbers = M::then(std::array::from_fn(|k| composed[k][lane]), numbers);
-            }
-            for k in 0..P {
-                composed[k][lane] = numbers[k];
-            }
-        }
+) -> [Lanes<S>; P] {
+    let mut composed = M::map(row(steps, in_order::<REVERSE>(0)));
+    for step in 1..LANES {
+        composed = M::then(composed, M::map(row(steps, in_order::<REVERSE>(step))));
     }
     composed
 }
 
+/// The compositions of the lanes before each one in its square, but for the first, and those of all of them: side by side, those of
+/// a tile's squares.
 #[inline(always)]
-fn lane<S: Copy, const P: usize>(composed: &[[S; LANES]; P], lane: usize) -> [S; P] {
-    std::array::from_fn(|k| composed[k][lane])
+fn join_lanes<
+    S: Arithmetic,
+    M: Steps<N, K, P>,
+    const N: usize,
+    const K: usize,
+    const P: usize,
+    const REVERSE: bool,
+>(
+    squares: &[[Square<S>; N]; LANES],
+) -> ([[Lanes<S>; P]; LANES], [Lanes<S>; P]) {
+    let zero = Lanes::all(S::default());
+    let mut lanes = [[zero; LANES]; P];
+    for square in 0..LANES {
+        let composed = compose_lanes::<_, M, N, K, P, REVERSE>(&squares[square]);
+        for k in 0..P {
+            lanes[k][square] = composed[k];
+        }
+    }
+    for k in 0..P {
+        lanes[k] = transposed(lanes[k]);
+    }
+    let mut before = [[zero; P]; LANES];
+    let mut all: [_; P] = row(&lanes, in_order::<REVERSE>(0));
+    for number in 1..LANES {
+        before[number] = all;
+        all = M::then(all, row(&lanes, in_order::<REVERSE>(number)));
+    }
+    (before, all)
+}
+
+/// A row of each of some squares.
+#[inline(always)]
+fn row<S: Arithmetic, const N: usize>(squares: &[Square<S>; N], row: usize) -> [Lanes<S>; N] {
+    std::array::from_fn(|k| squares[k][row])
 }
 
 /// Where in memory that is which comes as `number` in the direction of the scan.
@@ -250,10 +344,10 @@ fn in_order<const REVERSE: bool>(number: usize) -> usize {
     if REVERSE { LANES - 1 - number } else { number }
 }
 
-/// How many tiles there are in some steps from a position on. All begin at a multiple of [`TILE`].
-fn tiles(position: usize, steps: usize) -> usize {
-    if position.is_multiple_of(TILE) {
-        steps / TILE
+/// How many squares there are in some steps from a position on. All begin at a multiple of [`SQUARE`].
+fn squares(position: usize, steps: usize) -> usize {
+    if position.is_multiple_of(SQUARE) {
+        steps / SQUARE
     } else {
         0
     }

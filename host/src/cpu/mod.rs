@@ -34,11 +34,11 @@ mod chunks;
 mod lanes;
 mod rows;
 mod scan;
+mod side_by_side;
 mod steps;
 mod tensors;
 #[cfg(test)]
 mod tests;
-mod transpose;
 
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -52,14 +52,16 @@ use scan::{Scan, Strip};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use steps::{Affine, After, Before, Gradient, Steps, Sum};
-use tensors::{Shared, Tensors};
+use tensors::{Fence, Shared, Tensors};
 
-/// Where the steps of a sequence are neighbours, so many lanes of as many steps each are scanned side by side.
+/// Where the steps of a sequence are neighbours, so many lanes are scanned side by side …
 const LANES: usize = 4;
-/// So many steps are that.
-const TILE: usize = LANES * LANES;
+/// … of as many steps: so many steps of the sequence are a square of them …
+const SQUARE: usize = LANES * LANES;
+/// … and so many are a tile, of [`LANES`] squares.
+const TILE: usize = LANES * SQUARE;
 /// So many steps of a row, at most, are scanned again where something is not finite.
-const BLOCK: usize = 64 * TILE;
+const BLOCK: usize = 1024;
 /// Steps of neighbouring channels that are scanned before the next channels' turn comes, with the carries in registers.
 const TILE_STEPS: usize = 4;
 /// So many channels are that.
@@ -180,13 +182,7 @@ impl Cpu {
         Ok(())
     }
 
-    fn carry_out<
-        T: Element,
-        M: Steps<T::State, N, K, P>,
-        const N: usize,
-        const K: usize,
-        const P: usize,
-    >(
+    fn carry_out<T: Element, M: Steps<N, K, P>, const N: usize, const K: usize, const P: usize>(
         &self,
         call: Call<'_, T>,
         inputs: [&[T]; N],
@@ -214,6 +210,7 @@ impl Cpu {
         };
         let tasks = scan.tasks();
         if elements < 2 * ELEMENTS_PER_TASK {
+            let _fence = Fence;
             (0..tasks).for_each(|task| scan.scan_task::<M, P>(task));
         } else {
             let least = ELEMENTS_PER_TASK.div_ceil((elements / tasks).max(1));
@@ -221,7 +218,7 @@ impl Cpu {
                 (0..tasks)
                     .into_par_iter()
                     .with_min_len(least)
-                    .for_each(|task| scan.scan_task::<M, P>(task));
+                    .for_each_init(|| Fence, |_, task| scan.scan_task::<M, P>(task));
             });
         }
         self.install(|| scan.scan_cut_rows::<M, P>());
@@ -275,21 +272,32 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 
     /// Scans all of a strip, or of some rows, but for what is cut.
-    fn scan_task<M: Steps<T::State, N, K, P>, const P: usize>(&self, task: usize) {
+    fn scan_task<M: Steps<N, K, P>, const P: usize>(&self, task: usize) {
         let (row, number) = (task / self.strips_across(), task % self.strips_across());
+        // One row after the other in memory, in the direction of the steps.
+        let row = match self.direction {
+            Direction::Forward => row,
+            Direction::Reverse => self.rows.count() - 1 - row,
+        };
         if self.is_cut(row) {
             return;
         }
         let strip = self.strip(row, number);
-        let carries = &mut [T::State::default(); WIDEST_STRIP][..strip.width];
+        let (mut one, mut many);
+        let carries = if strip.width == 1 {
+            one = [T::State::default()];
+            &mut one[..]
+        } else {
+            many = [T::State::default(); WIDEST_STRIP];
+            &mut many[..strip.width]
+        };
         self.enter(&strip, carries);
         self.scan_part::<M, P>(&strip, 0..strip.len(), carries);
         self.leave(&strip, carries);
-        self.tensors.finish();
     }
 
     /// Scans the strips of rows that are cut, one after the other.
-    fn scan_cut_rows<M: Steps<T::State, N, K, P>, const P: usize>(&self) {
+    fn scan_cut_rows<M: Steps<N, K, P>, const P: usize>(&self) {
         for row in (0..self.rows.count()).filter(|&row| self.is_cut(row)) {
             for number in 0..self.strips_across() {
                 self.scan_in_chunks::<M, P>(&self.strip(row, number));
@@ -298,7 +306,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 
     /// Scans the steps at `positions` of a strip from `carries` to `carries`.
-    fn scan_part<M: Steps<T::State, N, K, P>, const P: usize>(
+    fn scan_part<M: Steps<N, K, P>, const P: usize>(
         &self,
         strip: &Strip,
         positions: Range<usize>,
@@ -312,7 +320,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 
     /// Composes the steps at `positions` of a strip, as [`compose_strip`](Self::compose_strip) does.
-    fn compose_part<M: Steps<T::State, N, K, P>, const P: usize>(
+    fn compose_part<M: Steps<N, K, P>, const P: usize>(
         &self,
         strip: &Strip,
         positions: Range<usize>,

@@ -104,7 +104,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 
     /// The position of the step that the (forward) scan begins with.
-    fn first_position<M: Steps<T::State, N, K, P>, const P: usize>(&self, strip: &Strip) -> usize {
+    fn first_position<M: Steps<N, K, P>, const P: usize>(&self, strip: &Strip) -> usize {
         if M::BACKWARD { strip.len() - 1 } else { 0 }
     }
 
@@ -122,7 +122,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 
     /// How many of the positions, from the first on, are neither a restart nor lack an input.
-    pub fn plain<M: Steps<T::State, N, K, P>, const P: usize>(
+    pub fn plain<M: Steps<N, K, P>, const P: usize>(
         &self,
         strip: &Strip,
         mut positions: Range<usize>,
@@ -141,7 +141,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 
     /// The last one of the positions at which the scan starts afresh.
-    pub fn last_restart<M: Steps<T::State, N, K, P>, const P: usize>(
+    pub fn last_restart<M: Steps<N, K, P>, const P: usize>(
         &self,
         strip: &Strip,
         positions: &Range<usize>,
@@ -158,7 +158,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 
     /// Scans the steps at `positions` of a strip, which no other task accesses in the outputs, from `carries` to `carries`.
-    pub fn scan_strip<M: Steps<T::State, N, K, P>, const P: usize>(
+    pub fn scan_strip<M: Steps<N, K, P>, const P: usize>(
         &self,
         strip: &Strip,
         positions: Range<usize>,
@@ -205,7 +205,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     /// # Safety
     /// These are steps at which no restart is; they have all inputs; and no other task accesses them in the outputs.
     #[inline(always)]
-    unsafe fn scan_tile<M: Steps<T::State, N, K, P>, const P: usize, const B: usize>(
+    pub unsafe fn scan_tile<M: Steps<N, K, P>, const P: usize, const B: usize>(
         &self,
         first: usize,
         count: usize,
@@ -238,7 +238,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 
     /// Scans any step of a strip.
-    fn scan_step<M: Steps<T::State, N, K, P>, const P: usize>(
+    fn scan_step<M: Steps<N, K, P>, const P: usize>(
         &self,
         strip: &Strip,
         position: usize,
@@ -278,15 +278,12 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
 
     /// The step at an element as a composition.
     #[inline(always)]
-    pub fn map<M: Steps<T::State, N, K, P>, const P: usize>(
-        &self,
-        element: usize,
-    ) -> [T::State; P] {
+    pub fn map<M: Steps<N, K, P>, const P: usize>(&self, element: usize) -> [T::State; P] {
         M::map(self.inputs(element))
     }
 
     /// The step at an element as a composition's first. Where the scan starts afresh, the last number is the carry after it.
-    pub fn first_map<M: Steps<T::State, N, K, P>, const P: usize>(
+    pub fn first_map<M: Steps<N, K, P>, const P: usize>(
         &self,
         element: usize,
         restarts: bool,
@@ -311,7 +308,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
 
     /// Composes the steps at `positions`, 1 or more, of each channel of a strip. Number `k` of the composition of a channel is
     /// `composed[k · width + channel]`. After a restart, the last number is the carry, whatever it was before.
-    pub fn compose_strip<M: Steps<T::State, N, K, P>, const P: usize>(
+    pub fn compose_strip<M: Steps<N, K, P>, const P: usize>(
         &self,
         strip: &Strip,
         positions: Range<usize>,
@@ -348,7 +345,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
 
     /// Composes `count` steps more of `B` channels, from `channel` on, of a strip whose first channel is at element `first`.
     #[inline(always)]
-    fn compose_tile<M: Steps<T::State, N, K, P>, const P: usize, const B: usize>(
+    fn compose_tile<M: Steps<N, K, P>, const P: usize, const B: usize>(
         &self,
         first: usize,
         count: usize,

@@ -43,7 +43,7 @@ impl<'a, T> Shared<'a, T> {
 pub struct Tensors<'a, T, const N: usize, const K: usize> {
     inputs: [&'a [T]; N],
     outputs: [Shared<'a, T>; K],
-    /// Whether the outputs are written past the caches, which else read first what is then overwritten.
+    /// Whether the outputs are too large to be found in a cache later.
     are_streamed: bool,
 }
 
@@ -77,50 +77,47 @@ impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
     /// It has them, and no other task accesses them.
     #[inline(always)]
     pub unsafe fn write<const B: usize>(&self, k: usize, index: usize, values: [T; B]) {
-        if self.are_streamed && size_of_val(&values).is_multiple_of(REGISTER_BYTES) {
-            let to = self.outputs[k].first.wrapping_add(index);
-            if to.addr().is_multiple_of(REGISTER_BYTES) {
-                // SAFETY: says the caller; and the address is aligned.
-                unsafe { stream(values.as_ptr(), to, B) };
-                return;
-            }
-        }
         // SAFETY: says the caller.
         unsafe { self.outputs[k].write(index, values) }
     }
 
-    /// To be called by a thread that has written: what it has written is what others read from now on.
-    pub fn finish(&self) {
+    /// As [`write`](Self::write), for who writes one line of memory after the other: those of large outputs go past the
+    /// caches, which else read first what is then overwritten. Other threads may read them after a [`Fence`].
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write).
+    #[inline(always)]
+    pub unsafe fn write_on<const B: usize>(&self, k: usize, index: usize, values: [T; B]) {
         #[cfg(target_arch = "x86_64")]
         if self.are_streamed {
-            // SAFETY: every such processor has it.
-            unsafe { std::arch::x86_64::_mm_sfence() };
+            use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+            const { assert!((B * size_of::<T>()).is_multiple_of(size_of::<__m128i>())) };
+            let from = values.as_ptr().cast::<__m128i>();
+            let to = self.outputs[k].first.wrapping_add(index).cast::<__m128i>();
+            if to.is_aligned() {
+                for register in 0..B * size_of::<T>() / size_of::<__m128i>() {
+                    // SAFETY: says the caller; and the address is aligned.
+                    unsafe {
+                        _mm_stream_si128(to.add(register), _mm_loadu_si128(from.add(register)));
+                    }
+                }
+                return;
+            }
         }
+        // SAFETY: says the caller.
+        unsafe { self.write(k, index, values) }
     }
 }
 
-/// What is written past the caches at a time.
-const REGISTER_BYTES: usize = 16;
+/// At its end, what its thread has written is what others read from then on, also where it went past the caches.
+pub struct Fence;
 
-/// Writes elements past the caches, where the processor can. Other threads may read them after [`finish`](Tensors::finish).
-///
-/// # Safety
-/// They are there to be read, and to be written by this thread alone; the address to write to, and their bytes, are multiples of
-/// [`REGISTER_BYTES`].
-#[inline(always)]
-unsafe fn stream<T: Copy>(from: *const T, to: *mut T, count: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-        let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());
-        for register in 0..count * size_of::<T>() / REGISTER_BYTES {
-            // SAFETY: says the caller.
-            unsafe { _mm_stream_si128(to.add(register), _mm_loadu_si128(from.add(register))) };
+impl Drop for Fence {
+    fn drop(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: every such processor has it.
+        unsafe {
+            std::arch::x86_64::_mm_sfence();
         }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: says the caller.
-    unsafe {
-        from.copy_to_nonoverlapping(to, count)
-    };
 }
