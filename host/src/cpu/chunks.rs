@@ -89,6 +89,10 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
 
     /// Scans a strip in chunks.
     pub fn scan_in_chunks<M: Steps<N, K, P>, const P: usize>(&self, strip: &Strip) {
+        let strip = &Strip {
+            is_cut: true,
+            ..strip.clone()
+        };
         let mut carries = [T::State::default(); WIDEST_STRIP];
         self.enter(strip, &mut carries[..strip.width]);
         let mut first = 0;

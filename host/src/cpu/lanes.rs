@@ -39,7 +39,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
                 let count = plain.min(SQUARE - position % SQUARE);
                 let mut carries = [*carry];
                 // SAFETY: these are steps of the row, with all inputs.
-                unsafe { self.scan_tile::<M, P, 1>(first, count, &mut carries) };
+                unsafe { self.scan_tile::<M, P, 1>(first, count, &mut carries, false) };
                 [*carry] = carries;
                 position += count;
                 continue;

@@ -5,26 +5,30 @@
 //!
 //! - Where sequences lie side by side (`inner` > 1), a task scans a strip of channels of a row, some steps of some neighbours at a
 //!   time, which the compiler vectorises.
-//! - Where the steps of a sequence are neighbours (`inner` = 1), a task scans [`LANES`] rows at a time, so that as
-//!   many chains of dependent additions are under way.
-//! - Where there are too few strips or rows for that, rows are cut into chunks of [`CHUNK`] steps: tasks compose the
-//!   steps of each chunk, the carries go through the results in order, and tasks scan each chunk from its carry.
+//! - Where the steps of a sequence are neighbours (`inner` = 1), a task goes straight through a row, a few lines of memory at a
+//!   time: [`LANES`] lanes of as many steps each are composed side by side, the carry goes through the results, and the lanes are
+//!   scanned side by side from their carries. That way the processor has no chain of dependent additions to wait for, and memory
+//!   is under way while it computes.
+//! - Where there are too few strips or rows for that, they are cut into chunks of [`CHUNK_BYTES`]. A thread composes the steps of a
+//!   chunk, waits for the carry, passes on the next one, and scans the chunk while its cache still has it.
 //!
-//! Which of these it is, and so the order of the additions, depends on the shape and the boundaries alone, never on the number of
-//! threads.
+//! Which of these it is, and so the order of the additions, depends on the shape, the boundaries, the resets and the type of the
+//! elements alone, never on the number of threads. No memory is allocated on the way.
 //!
 //! Options make no other scans of these: a carry enters each sequence, and leaves it; a step at which a scan starts afresh
 //! is done by itself, between runs of plain ones; and the gradient is a scan with other steps ([`Gradient`]).
 //!
-//! Composing can meet infinities that the serial recurrence does not, and miss some that it meets. So where a carry between chunks
-//! is not finite, the chunks of its channel that are under way are scanned again, in serial order.
+//! Composing can meet infinities that the serial recurrence does not, and miss some that it meets. So where a composed carry or
+//! the last state of a lane is not finite, the [`BLOCK`] of the row is scanned again in serial order; and from a chunk at whose end
+//! either is not finite, its last state goes on in place of the composed carry.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | `rows`, `tensors` | which steps are a row; the arrays, as tasks share them |
 //! | `steps` | what a step does: a sum, an affine map, a gradient |
-//! | `scan` | a part of a row: scanned, or composed |
-//! | `chunks` | rows that are cut |
+//! | `scan` | a part of a strip: scanned, or composed |
+//! | `lanes`, `side_by_side` | a part of a row likewise, in lanes; arithmetic with all lanes at once |
+//! | `chunks` | strips and rows that are cut |
 #![allow(
     clippy::needless_range_loop,
     reason = "several arrays are walked in step"
@@ -68,13 +72,13 @@ const TILE_STEPS: usize = 4;
 const TILE_CHANNELS: usize = 16;
 /// Neighbours of a step that a task takes at a time, at most: the step before is then still in the fastest cache.
 const WIDEST_STRIP: usize = 1024;
-/// Neighbours of a step for which it is worth while not to cut the sequences.
+/// A strip with fewer neighbours of a step is too narrow to be taken instead of cutting the sequences.
 const NARROWEST_STRIP: usize = 256;
 /// The part of an input that a thread composes and then scans, while its cache has it.
 const CHUNK_BYTES: usize = 1 << 18;
 /// Tasks for which it is not worth while to cut sequences.
 const ENOUGH_TASKS: usize = 32;
-/// Outputs of which none of this size stays in a cache.
+/// Outputs as large as this, or larger, are not looked for in a cache.
 const STREAMED_BYTES: usize = 1 << 25;
 /// Elements that are worth a thread of their own.
 const ELEMENTS_PER_TASK: usize = 1 << 15;

@@ -3,7 +3,7 @@
 use super::rows::Rows;
 use super::steps::Steps;
 use super::tensors::{Shared, Tensors};
-use super::{TILE_CHANNELS, TILE_STEPS};
+use super::{NARROWEST_STRIP, TILE_CHANNELS, TILE_STEPS};
 use crate::element::Element;
 use crate::operation::Direction;
 use std::ops::Range;
@@ -33,6 +33,8 @@ pub struct Strip {
     pub steps: Range<usize>,
     pub channel: usize,
     pub width: usize,
+    /// Whether it is scanned in chunks, with the inputs in a cache.
+    pub is_cut: bool,
 }
 
 impl Strip {
@@ -54,6 +56,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
             steps: self.rows.steps(row),
             channel,
             width: self.width.min(self.inner - channel),
+            is_cut: false,
         }
     }
 
@@ -166,7 +169,9 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     ) {
         assert!(positions.end <= strip.len() && carries.len() == strip.width);
         // Where each step follows the one before in memory, nothing is faster than going straight on.
-        let straight_on = strip.width == self.inner && strip.width >= 4 * TILE_CHANNELS;
+        let is_all = strip.width == self.inner;
+        let straight_on = is_all && strip.width >= 4 * TILE_CHANNELS && !strip.is_cut;
+        let on = is_all && strip.width <= NARROWEST_STRIP && strip.is_cut;
         let most = if straight_on { 1 } else { TILE_STEPS };
         let mut position = positions.start;
         while position < positions.end {
@@ -182,25 +187,25 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
             let mut channel = 0;
             for tile in tiles {
                 // SAFETY: these are channels of the strip, and steps of theirs that have all inputs.
-                unsafe { self.scan_tile::<M, P, TILE_CHANNELS>(first + channel, count, tile) };
+                unsafe { self.scan_tile::<M, P, TILE_CHANNELS>(first + channel, count, tile, on) };
                 channel += TILE_CHANNELS;
             }
             let (tiles, rest) = rest.as_chunks_mut::<4>();
             for tile in tiles {
                 // SAFETY: as above.
-                unsafe { self.scan_tile::<M, P, 4>(first + channel, count, tile) };
+                unsafe { self.scan_tile::<M, P, 4>(first + channel, count, tile, false) };
                 channel += 4;
             }
             for carry in rest.as_chunks_mut::<1>().0 {
                 // SAFETY: as above.
-                unsafe { self.scan_tile::<M, P, 1>(first + channel, count, carry) };
+                unsafe { self.scan_tile::<M, P, 1>(first + channel, count, carry, false) };
                 channel += 1;
             }
             position += count;
         }
     }
 
-    /// Scans `count` steps of `B` channels, from element `first` on.
+    /// Scans `count` steps of `B` channels, from element `first` on; `on` says whether one line of the outputs comes after the other.
     ///
     /// # Safety
     /// These are steps at which no restart is; they have all inputs; and no other task accesses them in the outputs.
@@ -210,6 +215,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         first: usize,
         count: usize,
         carries: &mut [T::State; B],
+        on: bool,
     ) {
         let mut carry = *carries;
         for i in 0..count {
@@ -230,8 +236,15 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
                 }
             }
             for (k, output) in outputs.into_iter().enumerate() {
+                let output = from_states::<T, B>(&output);
                 // SAFETY: says the caller.
-                unsafe { self.tensors.write::<B>(k, element, from_states(&output)) };
+                unsafe {
+                    if B == TILE_CHANNELS && on {
+                        self.tensors.write_on(k, element, output);
+                    } else {
+                        self.tensors.write(k, element, output);
+                    }
+                }
             }
         }
         *carries = carry;
@@ -358,6 +371,11 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         });
         for i in 0..count {
             let element = self.after(first, i) + channel;
+            // Tiles are no order of accesses that a processor foresees.
+            self.tensors.prefetch(match self.direction {
+                Direction::Forward => element.wrapping_add(TILE_STEPS * self.inner),
+                Direction::Reverse => element.wrapping_sub(TILE_STEPS * self.inner),
+            });
             let mut inputs = [[T::State::default(); B]; N];
             for k in 0..N {
                 // SAFETY: all tensors have the elements of all strips.

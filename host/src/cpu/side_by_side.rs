@@ -78,8 +78,8 @@ impl<S: Arithmetic> Arithmetic for Lanes<S> {
 pub fn transposed<S: Arithmetic>(rows: [Lanes<S>; LANES]) -> [Lanes<S>; LANES] {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: the registers are as large as the rows. These moves change no bits, whatever they mean.
         if size_of::<S>() == size_of::<f32>() {
+            // SAFETY: the registers are as large as the rows. These moves change no bits, whatever they mean.
             unsafe {
                 let [mut a, mut b, mut c, mut d]: [__m128; 4] = transmute_copy(&rows);
                 _MM_TRANSPOSE4_PS(&mut a, &mut b, &mut c, &mut d);

@@ -71,6 +71,19 @@ impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
         unsafe { self.inputs[k].as_ptr().add(index).cast::<[T; B]>().read() }
     }
 
+    /// Asks for the lines of memory with an element of the inputs, if they have it.
+    #[inline(always)]
+    pub fn prefetch(&self, index: usize) {
+        #[cfg(target_arch = "x86_64")]
+        for input in self.inputs {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a hint accesses no memory that the program could tell.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(input.as_ptr().wrapping_add(index).cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = index;
+    }
+
     /// Writes `B` elements of output `k`, from `index` on.
     ///
     /// # Safety
@@ -91,11 +104,11 @@ impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
         #[cfg(target_arch = "x86_64")]
         if self.are_streamed {
             use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-            const { assert!((B * size_of::<T>()).is_multiple_of(size_of::<__m128i>())) };
+            let bytes = B * size_of::<T>();
             let from = values.as_ptr().cast::<__m128i>();
             let to = self.outputs[k].first.wrapping_add(index).cast::<__m128i>();
-            if to.is_aligned() {
-                for register in 0..B * size_of::<T>() / size_of::<__m128i>() {
+            if to.is_aligned() && bytes.is_multiple_of(size_of::<__m128i>()) {
+                for register in 0..bytes / size_of::<__m128i>() {
                     // SAFETY: says the caller; and the address is aligned.
                     unsafe {
                         _mm_stream_si128(to.add(register), _mm_loadu_si128(from.add(register)));
