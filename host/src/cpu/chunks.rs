@@ -141,11 +141,14 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
             let restarts = self.last_restart::<M, P>(strip, &positions).is_some();
             carries = *chain.wait(chunk);
             for channel in 0..width {
-                let composed = std::array::from_fn(|k| composed[k * width + channel]);
+                let mut numbers = [T::State::default(); P];
+                for k in 0..P {
+                    numbers[k] = composed[k * width + channel];
+                }
                 next[channel] = if restarts {
-                    composed[P - 1]
+                    numbers[P - 1]
                 } else {
-                    M::apply(composed, carries[channel])
+                    M::apply(numbers, carries[channel])
                 };
             }
             let is_passed = finite(&next[..width]);
