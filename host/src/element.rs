@@ -1,5 +1,6 @@
 //! The types that a tensor's elements may have.
 
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use num_complex::Complex;
 use std::fmt::Debug;
@@ -27,6 +28,20 @@ pub trait Element:
 
     /// A state as an element: rounded to nearest, ties to even.
     fn from_state(state: Self::State) -> Self;
+
+    /// The elements as states: themselves, or `room`, where they are brought to.
+    ///
+    /// # Panics
+    /// May panic if `room` is not as long as they are.
+    #[doc(hidden)]
+    fn as_states<'a>(elements: &'a [Self], room: &'a mut [Self::State]) -> &'a [Self::State];
+
+    /// The other way.
+    ///
+    /// # Panics
+    /// May panic if `room` is not as long as they are.
+    #[doc(hidden)]
+    fn as_elements<'a>(states: &'a [Self::State], room: &'a mut [Self]) -> &'a [Self];
 
     /// The element in the reference's type.
     fn exact(self) -> Self::Exact;
@@ -84,7 +99,7 @@ arithmetic! {
 
 macro_rules! elements {
     ($($type:ty: $name:literal, $kernel:literal, $state:ty, $exact:ty, $affine:literal,
-        $to_state:expr, $from_state:expr, $to_exact:expr;)*) => { $(
+        $to_state:expr, $from_state:expr, $as_states:expr, $as_elements:expr, $to_exact:expr;)*) => { $(
         impl sealed::Sealed for $type {}
 
         impl Element for $type {
@@ -106,6 +121,18 @@ macro_rules! elements {
                 from_state(state)
             }
 
+            #[inline(always)]
+            fn as_states<'a>(elements: &'a [Self], room: &'a mut [$state]) -> &'a [$state] {
+                let as_states: for<'b> fn(&'b [Self], &'b mut [$state]) -> &'b [$state] = $as_states;
+                as_states(elements, room)
+            }
+
+            #[inline(always)]
+            fn as_elements<'a>(states: &'a [$state], room: &'a mut [Self]) -> &'a [Self] {
+                let as_elements: for<'b> fn(&'b [$state], &'b mut [Self]) -> &'b [Self] = $as_elements;
+                as_elements(states, room)
+            }
+
             fn exact(self) -> $exact {
                 let exact: fn(Self) -> $exact = $to_exact;
                 exact(self)
@@ -114,14 +141,32 @@ macro_rules! elements {
     )* };
 }
 elements! {
-    f32: "float32", "f32", f32, f64, true, |x| x, |x| x, f64::from;
-    f64: "float64", "f64", f64, f64, true, |x| x, |x| x, |x| x;
-    f16: "float16", "f16", f32, f64, true, f16::to_f32, f16::from_f32, f64::from;
-    bf16: "bfloat16", "bf16", f32, f64, true, bf16::to_f32, bf16::from_f32, f64::from;
-    i32: "int32", "i32", i32, i64, false, |x| x, |x| x, i64::from;
-    i64: "int64", "i64", i64, i64, false, |x| x, |x| x, |x| x;
-    Complex<f32>: "complex64", "c64", Complex<f32>, Complex<f64>, true, |x| x, |x| x,
+    f32: "float32", "f32", f32, f64, true, |x| x, |x| x, |x, _| x, |x, _| x, f64::from;
+    f64: "float64", "f64", f64, f64, true, |x| x, |x| x, |x, _| x, |x, _| x, |x| x;
+    f16: "float16", "f16", f32, f64, true, f16::to_f32, f16::from_f32, widened, narrowed, f64::from;
+    bf16: "bfloat16", "bf16", f32, f64, true, bf16::to_f32, bf16::from_f32, widened, narrowed, f64::from;
+    i32: "int32", "i32", i32, i64, false, |x| x, |x| x, |x, _| x, |x, _| x, i64::from;
+    i64: "int64", "i64", i64, i64, false, |x| x, |x| x, |x, _| x, |x, _| x, |x| x;
+    Complex<f32>: "complex64", "c64", Complex<f32>, Complex<f64>, true, |x| x, |x| x, |x, _| x, |x, _| x,
         |z| Complex::new(z.re.into(), z.im.into());
+}
+
+/// Halves as `f32`, many at once.
+fn widened<'a, T>(halves: &'a [T], room: &'a mut [f32]) -> &'a [f32]
+where
+    [T]: HalfFloatSliceExt,
+{
+    halves.convert_to_f32_slice(room);
+    room
+}
+
+/// `f32` as halves, many at once, each rounded to nearest, ties to even.
+fn narrowed<'a, T>(values: &'a [f32], room: &'a mut [T]) -> &'a [T]
+where
+    [T]: HalfFloatSliceExt,
+{
+    room.convert_from_f32_slice(values);
+    room
 }
 
 #[cfg(test)]

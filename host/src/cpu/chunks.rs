@@ -1,175 +1,174 @@
-//! Rows that are cut into chunks.
+//! Strips and rows that are cut into chunks.
 
 use super::scan::{Scan, Strip};
 use super::steps::Steps;
-use super::{CHUNK, LANES, WAVE};
+use super::tensors::Fence;
+use super::{CHUNK_BYTES, WIDEST_STRIP};
 use crate::element::Element;
 use crate::element::sealed::Arithmetic;
-use crate::error::{Error, Result};
-use crate::operation::Operation;
 use rayon::prelude::*;
-use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
-    /// Scans a strip in waves of chunks.
-    pub fn scan_in_chunks<M: Steps<T::State, N, K, P>, const P: usize>(
-        &self,
-        strip: &Strip,
-        operation: Operation,
-    ) -> Result<()> {
-        let (len, width) = (strip.len(), strip.width);
-        let chunks = (WAVE / (CHUNK * width))
-            .next_multiple_of(LANES)
-            .max(LANES)
-            .min(len.div_ceil(CHUNK).next_multiple_of(LANES));
-        let mut composed = scratch::<T::State>(operation, chunks * P * width)?;
-        let mut entering = scratch::<T::State>(operation, (chunks + 1) * width)?;
-        let mut leaving = scratch::<T::State>(operation, chunks * width)?;
-        let mut carries = scratch(operation, width)?;
-        self.enter(strip, &mut carries);
+/// A state for each channel of a strip.
+pub type States<S> = [S; WIDEST_STRIP];
 
-        let mut wave = 0..len.min(chunks * CHUNK);
-        while !wave.is_empty() {
-            let count = wave.len().div_ceil(CHUNK);
-            let groups = count.div_ceil(LANES);
-            let chunk = |index: usize| {
-                let start = wave.start + index * CHUNK;
-                start..wave.end.min(start + CHUNK)
-            };
-            let group = |number: usize| {
-                let chunks = number * LANES..count.min((number + 1) * LANES);
-                chunks.map(chunk).collect::<Vec<_>>()
-            };
-            composed
-                .par_chunks_mut(LANES * P * width)
-                .take(groups)
-                .enumerate()
-                .for_each(|(number, composed)| {
-                    self.compose_group::<M, P>(strip, &group(number), composed);
-                });
-            // The carries that enter each chunk, and after them those that leave the wave.
-            entering[..width].copy_from_slice(&carries);
-            for index in 1..=count {
-                let (done, next) = entering.split_at_mut(index * width);
-                let before = index - 1;
-                let restarts = self.last_restart::<M, P>(strip, &chunk(before)).is_some();
-                for channel in 0..width {
-                    let composed: [T::State; P] =
-                        std::array::from_fn(|k| composed[(before * P + k) * width + channel]);
-                    next[channel] = if restarts {
-                        composed[P - 1]
-                    } else {
-                        M::apply(composed, done[before * width + channel])
-                    };
-                }
-            }
-            leaving
-                .par_chunks_mut(LANES * width)
-                .zip(entering.par_chunks(LANES * width))
-                .take(groups)
-                .enumerate()
-                .for_each(|(number, (carries, entering))| {
-                    carries.copy_from_slice(entering);
-                    self.scan_group::<M, P>(strip, &group(number), carries);
-                });
+/// How the carries go from chunk to chunk. A thread that takes a chunk composes it, so that a cache has it; waits for its turn, that
+/// is, for the carries that enter it; passes on those that leave it; and scans it.
+struct Chain<S> {
+    /// The next chunk to take.
+    next: AtomicUsize,
+    /// The chunk that `carries` enter.
+    turn: AtomicUsize,
+    carries: Mutex<States<S>>,
+    /// What was passed on after the first chunk of which that turned out wrong, and what had been right.
+    mistake: Mutex<Option<(usize, States<S>)>>,
+    is_mistaken: AtomicBool,
+}
 
-            for (channel, carry) in carries.iter_mut().enumerate() {
-                let mut ends = (0..count).flat_map(|index| {
-                    let channel = index * width + channel;
-                    [leaving[channel], entering[channel + width]]
-                });
-                if ends.all(T::State::is_finite) {
-                    // The last state is that of the last step; on the way, composed carries have fewer roundings.
-                    let next = if wave.end == len {
-                        &leaving[(count - 1) * width..]
-                    } else {
-                        &entering[count * width..]
-                    };
-                    *carry = next[channel];
-                } else {
-                    let carry = std::slice::from_mut(carry);
-                    self.scan_strip::<M, P>(&strip.one(channel), wave.clone(), carry);
-                }
-            }
-            wave = wave.end..len.min(wave.end + chunks * CHUNK);
-        }
-        self.leave(strip, &carries);
-        Ok(())
-    }
-
-    /// Composes each of some chunks.
-    fn compose_group<M: Steps<T::State, N, K, P>, const P: usize>(
-        &self,
-        strip: &Strip,
-        chunks: &[Range<usize>],
-        composed: &mut [T::State],
-    ) {
-        let restarts = |chunk| self.last_restart::<M, P>(strip, chunk).is_some();
-        if let Some((lanes, shortest)) = self.lanes(strip, chunks)
-            && shortest > 0
-            && !chunks.iter().any(restarts)
-        {
-            let mut lanes = self.compose_lanes::<M, P>(&lanes, shortest);
-            for (lane, chunk) in lanes.iter_mut().zip(chunks) {
-                for position in chunk.start + shortest..chunk.end {
-                    *lane = M::then(*lane, self.map::<M, P>(self.at(strip, position)));
-                }
-            }
-            composed.copy_from_slice(lanes.as_flattened());
-            return;
-        }
-        for (chunk, composed) in chunks
-            .iter()
-            .zip(composed.chunks_exact_mut(P * strip.width))
-        {
-            self.compose_strip::<M, P>(strip, chunk.clone(), composed);
+impl<S: Copy> Chain<S> {
+    fn new(chunk: usize, carries: States<S>) -> Self {
+        Self {
+            next: AtomicUsize::new(chunk),
+            turn: AtomicUsize::new(chunk),
+            carries: Mutex::new(carries),
+            mistake: Mutex::new(None),
+            is_mistaken: AtomicBool::new(false),
         }
     }
 
-    /// Scans each of some chunks from the carry that enters it to the one that leaves it.
-    fn scan_group<M: Steps<T::State, N, K, P>, const P: usize>(
-        &self,
-        strip: &Strip,
-        chunks: &[Range<usize>],
-        carries: &mut [T::State],
-    ) {
-        let mut done = 0;
-        if let Some((lanes, shortest)) = self.lanes(strip, chunks)
-            && let Ok(carries) = carries.as_mut().try_into()
-        {
-            self.scan_lanes::<M, P>(&lanes, shortest, carries);
-            done = shortest;
+    /// A chunk to scan. Who takes it has to pass on what leaves it.
+    fn take(&self, chunks: usize) -> Option<usize> {
+        if self.is_mistaken.load(Ordering::Relaxed) {
+            return None;
         }
-        for (chunk, carries) in chunks.iter().zip(carries.chunks_exact_mut(strip.width)) {
-            self.scan_strip::<M, P>(strip, chunk.start + done..chunk.end, carries);
-        }
+        let chunk = self.next.fetch_add(1, Ordering::Relaxed);
+        (chunk < chunks).then_some(chunk)
     }
 
-    /// Where the chunks begin, if they can be scanned side by side, and how many steps all of them have.
-    fn lanes(
-        &self,
-        strip: &Strip,
-        chunks: &[Range<usize>],
-    ) -> Option<([(Strip, usize); LANES], usize)> {
-        let chunks: &[_; LANES] = chunks.try_into().ok().filter(|_| self.inner == 1)?;
-        let shortest = chunks.iter().map(Range::len).min().unwrap_or(0);
-        Some((
-            chunks.each_ref().map(|chunk| (strip.clone(), chunk.start)),
-            shortest,
-        ))
+    /// Waits until it is a chunk's turn.
+    fn wait(&self, chunk: usize) -> MutexGuard<'_, States<S>> {
+        const SPINS: u32 = 1000;
+        let mut spins = 0;
+        while self.turn.load(Ordering::Acquire) != chunk {
+            if spins < SPINS {
+                spins += 1;
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        lock(&self.carries)
+    }
+
+    /// Passes on what leaves a chunk whose turn it is.
+    fn pass(&self, chunk: usize, carries: &[S]) {
+        lock(&self.carries)[..carries.len()].copy_from_slice(carries);
+        self.turn.store(chunk + 1, Ordering::Release);
+    }
+
+    /// Notes that what was passed on after a chunk should have been this.
+    fn correct(&self, chunk: usize, carries: &States<S>) {
+        self.is_mistaken.store(true, Ordering::Relaxed);
+        let mut mistake = lock(&self.mistake);
+        if mistake.as_ref().is_none_or(|&(first, _)| chunk < first) {
+            *mistake = Some((chunk, *carries));
+        }
     }
 }
 
-/// Memory for intermediate values.
-fn scratch<S: Clone + Default>(operation: Operation, elements: usize) -> Result<Vec<S>> {
-    let mut scratch = Vec::new();
-    scratch
-        .try_reserve_exact(elements)
-        .map_err(|_| Error::OutOfHostMemory {
-            operation,
-            what: "scratch",
-            bytes: elements * size_of::<S>(),
-        })?;
-    scratch.resize(elements, S::default());
-    Ok(scratch)
+fn lock<S>(mutex: &Mutex<S>) -> MutexGuard<'_, S> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
+    /// Steps in a chunk of a strip that is cut.
+    pub fn chunk_steps(&self) -> usize {
+        CHUNK_BYTES / size_of::<T>() / self.width
+    }
+
+    /// Scans a strip in chunks.
+    pub fn scan_in_chunks<M: Steps<N, K, P>, const P: usize>(&self, strip: &Strip) {
+        let strip = &Strip {
+            is_cut: true,
+            ..strip.clone()
+        };
+        let mut carries = [T::State::default(); WIDEST_STRIP];
+        self.enter(strip, &mut carries[..strip.width]);
+        let mut first = 0;
+        loop {
+            let chain = Chain::new(first, carries);
+            (0..rayon::current_num_threads())
+                .into_par_iter()
+                .with_max_len(1)
+                .for_each(|_| self.scan_chunks::<M, P>(strip, &chain));
+            let mistake = chain.mistake.into_inner();
+            match mistake.unwrap_or_else(PoisonError::into_inner) {
+                // Chunks after it were scanned from the wrong carries.
+                Some((chunk, corrected)) => (first, carries) = (chunk + 1, corrected),
+                None => return,
+            }
+        }
+    }
+
+    /// Scans chunks of a strip as long as there are any.
+    ///
+    /// The carry from a chunk to the next is the composed one, if that and the last state of the chunk are finite, else that
+    /// state: which of them does not depend on who does what when.
+    fn scan_chunks<M: Steps<N, K, P>, const P: usize>(
+        &self,
+        strip: &Strip,
+        chain: &Chain<T::State>,
+    ) {
+        let _fence = Fence;
+        let width = strip.width;
+        let chunks = strip.len().div_ceil(self.chunk_steps());
+        let finite = |states: &[T::State]| states.iter().all(|state| state.is_finite());
+        let mut composed = [[T::State::default(); WIDEST_STRIP]; P];
+        let mut carries = [T::State::default(); WIDEST_STRIP];
+        let mut next = carries;
+        while let Some(chunk) = chain.take(chunks) {
+            let start = chunk * self.chunk_steps();
+            let positions = start..strip.len().min(start + self.chunk_steps());
+            if chunk + 1 == chunks {
+                carries = *chain.wait(chunk);
+                self.scan_part::<M, P>(strip, positions, &mut carries[..width]);
+                self.leave(strip, &carries[..width]);
+                break;
+            }
+            let composed = &mut composed.as_flattened_mut()[..P * width];
+            self.compose_part::<M, P>(strip, positions.clone(), composed);
+            let restarts = self.last_restart::<M, P>(strip, &positions).is_some();
+            carries = *chain.wait(chunk);
+            for channel in 0..width {
+                let mut numbers = [T::State::default(); P];
+                for k in 0..P {
+                    numbers[k] = composed[k * width + channel];
+                }
+                next[channel] = if restarts {
+                    numbers[P - 1]
+                } else {
+                    M::apply(numbers, carries[channel])
+                };
+            }
+            let is_passed = finite(&next[..width]);
+            if is_passed {
+                chain.pass(chunk, &next[..width]);
+            }
+            self.scan_part::<M, P>(strip, positions, &mut carries[..width]);
+            if is_passed && finite(&carries[..width]) {
+                continue;
+            }
+            for (next, &last) in next[..width].iter_mut().zip(&carries) {
+                if !(next.is_finite() && last.is_finite()) {
+                    *next = last;
+                }
+            }
+            if is_passed {
+                chain.correct(chunk, &next);
+            } else {
+                chain.pass(chunk, &next[..width]);
+            }
+        }
+    }
 }

@@ -5,34 +5,40 @@
 //!
 //! - Where sequences lie side by side (`inner` > 1), a task scans a strip of channels of a row, some steps of some neighbours at a
 //!   time, which the compiler vectorises.
-//! - Where the steps of a sequence are neighbours (`inner` = 1), a task scans [`LANES`] rows at a time, so that as
-//!   many chains of dependent additions are under way.
-//! - Where there are too few strips or rows for that, rows are cut into chunks of [`CHUNK`] steps: tasks compose the
-//!   steps of each chunk, the carries go through the results in order, and tasks scan each chunk from its carry.
+//! - Where the steps of a sequence are neighbours (`inner` = 1), a task goes straight through a row, a few lines of memory at a
+//!   time: [`LANES`] lanes of as many steps each are composed side by side, the carry goes through the results, and the lanes are
+//!   scanned side by side from their carries. That way the processor has no chain of dependent additions to wait for, and memory
+//!   is under way while it computes.
+//! - Where there are too few strips or rows for that, they are cut into chunks of [`CHUNK_BYTES`]. A thread composes the steps of a
+//!   chunk, waits for the carry, passes on the next one, and scans the chunk while its cache still has it.
 //!
-//! Which of these it is, and so the order of the additions, depends on the shape and the boundaries alone, never on the number of
-//! threads.
+//! Which of these it is, and so the order of the additions, depends on the shape, the boundaries, the resets and the type of the
+//! elements alone, never on the number of threads. No memory is allocated on the way.
 //!
 //! Options make no other scans of these: a carry enters each sequence, and leaves it; a step at which a scan starts afresh
 //! is done by itself, between runs of plain ones; and the gradient is a scan with other steps ([`Gradient`]).
 //!
-//! Composing can meet infinities that the serial recurrence does not, and miss some that it meets. So where a carry between chunks
-//! is not finite, the chunks of its channel that are under way are scanned again, in serial order.
+//! Composing can meet infinities that the serial recurrence does not, and miss some that it meets. So where a composed carry or
+//! the last state of a lane is not finite, the [`BLOCK`] of the row is scanned again in serial order; and from a chunk at whose end
+//! either is not finite, its last state goes on in place of the composed carry.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | `rows`, `tensors` | which steps are a row; the arrays, as tasks share them |
 //! | `steps` | what a step does: a sum, an affine map, a gradient |
-//! | `scan` | a part of a row: scanned, or composed |
-//! | `chunks` | rows that are cut |
+//! | `scan` | a part of a strip: scanned, or composed |
+//! | `lanes`, `side_by_side` | a part of a row likewise, in lanes; arithmetic with all lanes at once |
+//! | `chunks` | strips and rows that are cut |
 #![allow(
     clippy::needless_range_loop,
     reason = "several arrays are walked in step"
 )]
 
 mod chunks;
+mod lanes;
 mod rows;
 mod scan;
+mod side_by_side;
 mod steps;
 mod tensors;
 #[cfg(test)]
@@ -46,31 +52,34 @@ use crate::options::{BackwardOptions, Inclusion, Options};
 use crate::shape::Extents;
 use rayon::prelude::*;
 use rows::Rows;
-use scan::Scan;
+use scan::{Scan, Strip};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use steps::{Affine, After, Before, Gradient, Steps, Sum};
-use tensors::{Shared, Tensors};
+use tensors::{Fence, Shared, Tensors};
 
-/// Chains of dependent operations that a thread has under way, at least, where it is a matter of latency.
-const LANES: usize = 8;
-/// Steps of a chain that are brought to a buffer at a time: some lines of memory.
-const BUFFERED: usize = 128;
-/// Steps of [`LANES`] chains that are in registers at a time.
-const SQUARE: usize = 4;
+/// Where the steps of a sequence are neighbours, so many lanes are scanned side by side …
+const LANES: usize = 4;
+/// … of as many steps: so many steps of the sequence are a square of them …
+const SQUARE: usize = LANES * LANES;
+/// … and so many are a tile, of [`LANES`] squares.
+const TILE: usize = LANES * SQUARE;
+/// So many steps of a row, at most, are scanned again where something is not finite.
+const BLOCK: usize = 1024;
 /// Steps of neighbouring channels that are scanned before the next channels' turn comes, with the carries in registers.
 const TILE_STEPS: usize = 4;
 /// So many channels are that.
 const TILE_CHANNELS: usize = 16;
-/// Steps in a chunk of a sequence that is cut.
-const CHUNK: usize = 512;
 /// Neighbours of a step that a task takes at a time, at most: the step before is then still in the fastest cache.
 const WIDEST_STRIP: usize = 1024;
-/// Neighbours of a step that a task takes at a time, if there are as many: some lines of memory.
-const NARROWEST_STRIP: usize = 64;
-/// Elements of an input that all tasks together compose and then scan, while a cache has them.
-const WAVE: usize = 1 << 20;
+/// A strip with fewer neighbours of a step is too narrow to be taken instead of cutting the sequences.
+const NARROWEST_STRIP: usize = 256;
+/// The part of an input that a thread composes and then scans, while its cache has it.
+const CHUNK_BYTES: usize = 1 << 18;
 /// Tasks for which it is not worth while to cut sequences.
-const ENOUGH_TASKS: usize = 16;
+const ENOUGH_TASKS: usize = 32;
+/// Outputs as large as this, or larger, are not looked for in a cache.
+const STREAMED_BYTES: usize = 1 << 25;
 /// Elements that are worth a thread of their own.
 const ELEMENTS_PER_TASK: usize = 1 << 15;
 
@@ -124,7 +133,6 @@ impl Cpu {
         use Inclusion::{Exclusive, Inclusive};
         let rows = Rows::new(extents, options.boundaries);
         let scan = Call {
-            operation,
             rows,
             inner: extents.inner,
             direction: operation.direction,
@@ -151,6 +159,7 @@ impl Cpu {
                 inputs.len()
             ),
         }
+        Ok(())
     }
 
     pub(crate) fn run_backward<T: Element>(
@@ -162,7 +171,6 @@ impl Cpu {
         out: [&mut [MaybeUninit<T>]; 2],
     ) -> Result<()> {
         let call = Call {
-            operation: forward,
             rows: Rows::new(extents, options.boundaries),
             inner: extents.inner,
             direction: match forward.direction {
@@ -174,21 +182,16 @@ impl Cpu {
             initial: options.initial,
             leaving: options.d_initial,
         };
-        self.carry_out::<T, Gradient, 3, 2, 2>(call, inputs, out)
+        self.carry_out::<T, Gradient, 3, 2, 2>(call, inputs, out);
+        Ok(())
     }
 
-    fn carry_out<
-        T: Element,
-        M: Steps<T::State, N, K, P>,
-        const N: usize,
-        const K: usize,
-        const P: usize,
-    >(
+    fn carry_out<T: Element, M: Steps<N, K, P>, const N: usize, const K: usize, const P: usize>(
         &self,
         call: Call<'_, T>,
         inputs: [&[T]; N],
         outputs: [&mut [MaybeUninit<T>]; K],
-    ) -> Result<()> {
+    ) {
         let elements = call.rows.all_steps() * call.inner;
         let states = if call.leaving.is_some() {
             call.rows.count() * call.inner
@@ -196,7 +199,7 @@ impl Cpu {
             0
         };
         if elements == 0 && states == 0 {
-            return Ok(());
+            return;
         }
         let scan = Scan {
             tensors: Tensors::new(inputs, outputs),
@@ -211,6 +214,7 @@ impl Cpu {
         };
         let tasks = scan.tasks();
         if elements < 2 * ELEMENTS_PER_TASK {
+            let _fence = Fence;
             (0..tasks).for_each(|task| scan.scan_task::<M, P>(task));
         } else {
             let least = ELEMENTS_PER_TASK.div_ceil((elements / tasks).max(1));
@@ -218,10 +222,10 @@ impl Cpu {
                 (0..tasks)
                     .into_par_iter()
                     .with_min_len(least)
-                    .for_each(|task| scan.scan_task::<M, P>(task));
+                    .for_each_init(|| Fence, |_, task| scan.scan_task::<M, P>(task));
             });
         }
-        self.install(|| scan.scan_cut_rows::<M, P>(call.operation))
+        self.install(|| scan.scan_cut_rows::<M, P>());
     }
 
     /// Calls `work` where rayon finds this back end's threads.
@@ -237,7 +241,6 @@ methods!(Cpu);
 
 /// What a scan is, but for its inputs and outputs.
 struct Call<'a, T: Element> {
-    operation: Operation,
     rows: Rows<'a>,
     inner: usize,
     direction: Direction,
@@ -247,81 +250,90 @@ struct Call<'a, T: Element> {
     leaving: Option<&'a mut [T::State]>,
 }
 
-/// How many neighbours of a step a task takes: as many as leave enough tasks.
+/// How many neighbours of a step a task takes: as many as leave enough tasks, if these are not too few.
 fn strip_width(rows: Rows<'_>, inner: usize) -> usize {
-    let strips = ENOUGH_TASKS.div_ceil(rows.count());
-    let width = inner.div_ceil(strips).next_multiple_of(NARROWEST_STRIP);
-    inner.min(width.min(WIDEST_STRIP))
+    let strips = ENOUGH_TASKS.div_ceil(rows.count().max(1));
+    let width = inner.div_ceil(strips).next_multiple_of(LANES);
+    let width = if width < NARROWEST_STRIP {
+        WIDEST_STRIP
+    } else {
+        width.min(WIDEST_STRIP)
+    };
+    width.min(inner)
 }
 
 impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     /// How many tasks there are for rows that are not cut.
     fn tasks(&self) -> usize {
-        match self.inner {
-            1 => self.rows.count().div_ceil(LANES),
-            _ => self.rows.count() * self.strips_across(),
-        }
+        self.rows.count() * self.strips_across()
     }
 
     /// Whether a row is cut: it is so much of all the work that there would be too few tasks.
     fn is_cut(&self, row: usize) -> bool {
         let len = self.rows.steps(row).len();
-        let tasks_a_row = match self.inner {
-            1 => 1.0 / LANES as f64,
-            _ => self.strips_across() as f64,
-        };
-        let tasks = self.rows.all_steps() as f64 / len as f64 * tasks_a_row;
-        len >= 2 * CHUNK && tasks < ENOUGH_TASKS as f64
+        let tasks = self.rows.all_steps() as f64 / len as f64 * self.strips_across() as f64;
+        len >= 2 * self.chunk_steps() && tasks < ENOUGH_TASKS as f64
     }
 
     /// Scans all of a strip, or of some rows, but for what is cut.
-    fn scan_task<M: Steps<T::State, N, K, P>, const P: usize>(&self, task: usize) {
-        if self.inner > 1 {
-            let (row, number) = (task / self.strips_across(), task % self.strips_across());
-            if !self.is_cut(row) {
-                let strip = self.strip(row, number);
-                let mut carries = vec![T::State::default(); strip.width];
-                self.enter(&strip, &mut carries);
-                self.scan_strip::<M, P>(&strip, 0..strip.len(), &mut carries);
-                self.leave(&strip, &carries);
-            }
+    fn scan_task<M: Steps<N, K, P>, const P: usize>(&self, task: usize) {
+        let (row, number) = (task / self.strips_across(), task % self.strips_across());
+        // One row after the other in memory, in the direction of the steps.
+        let row = match self.direction {
+            Direction::Forward => row,
+            Direction::Reverse => self.rows.count() - 1 - row,
+        };
+        if self.is_cut(row) {
             return;
         }
-        let rows = task * LANES..self.rows.count().min((task + 1) * LANES);
-        let lanes: Vec<_> = rows
-            .filter(|&row| !self.is_cut(row))
-            .map(|row| (self.strip(row, 0), 0))
-            .collect();
-        let mut carries = [T::State::default(); LANES];
-        for ((strip, _), carry) in lanes.iter().zip(&mut carries) {
-            self.enter(strip, std::slice::from_mut(carry));
-        }
-        let mut done = 0;
-        if let Ok(lanes) = <&[_; LANES]>::try_from(&lanes[..]) {
-            done = lanes
-                .iter()
-                .map(|(strip, _)| strip.len())
-                .min()
-                .unwrap_or(0);
-            self.scan_lanes::<M, P>(lanes, done, &mut carries);
-        }
-        for ((strip, _), carry) in lanes.iter().zip(&mut carries) {
-            let carry = std::slice::from_mut(carry);
-            self.scan_strip::<M, P>(strip, done..strip.len(), carry);
-            self.leave(strip, carry);
+        let strip = self.strip(row, number);
+        let (mut one, mut many);
+        let carries = if strip.width == 1 {
+            one = [T::State::default()];
+            &mut one[..]
+        } else {
+            many = [T::State::default(); WIDEST_STRIP];
+            &mut many[..strip.width]
+        };
+        self.enter(&strip, carries);
+        self.scan_part::<M, P>(&strip, 0..strip.len(), carries);
+        self.leave(&strip, carries);
+    }
+
+    /// Scans the strips of rows that are cut, one after the other.
+    fn scan_cut_rows<M: Steps<N, K, P>, const P: usize>(&self) {
+        for row in (0..self.rows.count()).filter(|&row| self.is_cut(row)) {
+            for number in 0..self.strips_across() {
+                self.scan_in_chunks::<M, P>(&self.strip(row, number));
+            }
         }
     }
 
-    /// Scans the rows that are cut, one strip of theirs after the other.
-    fn scan_cut_rows<M: Steps<T::State, N, K, P>, const P: usize>(
+    /// Scans the steps at `positions` of a strip from `carries` to `carries`.
+    fn scan_part<M: Steps<N, K, P>, const P: usize>(
         &self,
-        operation: Operation,
-    ) -> Result<()> {
-        let rows = (0..self.rows.count()).filter(|&row| self.is_cut(row));
-        let mut strips =
-            rows.flat_map(|row| (0..self.strips_across()).map(move |number| (row, number)));
-        strips.try_for_each(|(row, number)| {
-            self.scan_in_chunks::<M, P>(&self.strip(row, number), operation)
-        })
+        strip: &Strip,
+        positions: Range<usize>,
+        carries: &mut [T::State],
+    ) {
+        if self.inner == 1 {
+            self.scan_row::<M, P>(strip, positions, &mut carries[0]);
+        } else {
+            self.scan_strip::<M, P>(strip, positions, carries);
+        }
+    }
+
+    /// Composes the steps at `positions` of a strip, as [`compose_strip`](Self::compose_strip) does.
+    fn compose_part<M: Steps<N, K, P>, const P: usize>(
+        &self,
+        strip: &Strip,
+        positions: Range<usize>,
+        composed: &mut [T::State],
+    ) {
+        if self.inner == 1 {
+            composed.copy_from_slice(&self.compose_row::<M, P>(strip, positions));
+        } else {
+            self.compose_strip::<M, P>(strip, positions, composed);
+        }
     }
 }

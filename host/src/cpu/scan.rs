@@ -3,7 +3,7 @@
 use super::rows::Rows;
 use super::steps::Steps;
 use super::tensors::{Shared, Tensors};
-use super::{BUFFERED, LANES, SQUARE, TILE_CHANNELS, TILE_STEPS};
+use super::{NARROWEST_STRIP, TILE_CHANNELS, TILE_STEPS};
 use crate::element::Element;
 use crate::operation::Direction;
 use std::ops::Range;
@@ -33,20 +33,13 @@ pub struct Strip {
     pub steps: Range<usize>,
     pub channel: usize,
     pub width: usize,
+    /// Whether it is scanned in chunks, with the inputs in a cache.
+    pub is_cut: bool,
 }
 
 impl Strip {
     pub fn len(&self) -> usize {
         self.steps.len()
-    }
-
-    /// One of its channels.
-    pub fn one(&self, channel: usize) -> Self {
-        Self {
-            channel: self.channel + channel,
-            width: 1,
-            ..self.clone()
-        }
     }
 }
 
@@ -63,6 +56,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
             steps: self.rows.steps(row),
             channel,
             width: self.width.min(self.inner - channel),
+            is_cut: false,
         }
     }
 
@@ -78,7 +72,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
 
     /// The element of the same channel `count` positions after one.
     #[inline(always)]
-    fn after(&self, element: usize, count: usize) -> usize {
+    pub fn after(&self, element: usize, count: usize) -> usize {
         match self.direction {
             Direction::Forward => element + count * self.inner,
             Direction::Reverse => element - count * self.inner,
@@ -113,7 +107,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 
     /// The position of the step that the (forward) scan begins with.
-    fn first_position<M: Steps<T::State, N, K, P>, const P: usize>(&self, strip: &Strip) -> usize {
+    fn first_position<M: Steps<N, K, P>, const P: usize>(&self, strip: &Strip) -> usize {
         if M::BACKWARD { strip.len() - 1 } else { 0 }
     }
 
@@ -131,7 +125,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 
     /// How many of the positions, from the first on, are neither a restart nor lack an input.
-    fn plain<M: Steps<T::State, N, K, P>, const P: usize>(
+    pub fn plain<M: Steps<N, K, P>, const P: usize>(
         &self,
         strip: &Strip,
         mut positions: Range<usize>,
@@ -150,7 +144,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 
     /// The last one of the positions at which the scan starts afresh.
-    pub fn last_restart<M: Steps<T::State, N, K, P>, const P: usize>(
+    pub fn last_restart<M: Steps<N, K, P>, const P: usize>(
         &self,
         strip: &Strip,
         positions: &Range<usize>,
@@ -167,7 +161,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 
     /// Scans the steps at `positions` of a strip, which no other task accesses in the outputs, from `carries` to `carries`.
-    pub fn scan_strip<M: Steps<T::State, N, K, P>, const P: usize>(
+    pub fn scan_strip<M: Steps<N, K, P>, const P: usize>(
         &self,
         strip: &Strip,
         positions: Range<usize>,
@@ -175,7 +169,9 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     ) {
         assert!(positions.end <= strip.len() && carries.len() == strip.width);
         // Where each step follows the one before in memory, nothing is faster than going straight on.
-        let straight_on = strip.width == self.inner && strip.width >= 4 * TILE_CHANNELS;
+        let is_all = strip.width == self.inner;
+        let straight_on = is_all && strip.width >= 4 * TILE_CHANNELS && !strip.is_cut;
+        let on = is_all && strip.width <= NARROWEST_STRIP && strip.is_cut;
         let most = if straight_on { 1 } else { TILE_STEPS };
         let mut position = positions.start;
         while position < positions.end {
@@ -191,61 +187,71 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
             let mut channel = 0;
             for tile in tiles {
                 // SAFETY: these are channels of the strip, and steps of theirs that have all inputs.
-                unsafe { self.scan_tile::<M, P, TILE_CHANNELS>(first + channel, count, tile) };
+                unsafe { self.scan_tile::<M, P, TILE_CHANNELS>(first + channel, count, tile, on) };
                 channel += TILE_CHANNELS;
             }
             let (tiles, rest) = rest.as_chunks_mut::<4>();
             for tile in tiles {
                 // SAFETY: as above.
-                unsafe { self.scan_tile::<M, P, 4>(first + channel, count, tile) };
+                unsafe { self.scan_tile::<M, P, 4>(first + channel, count, tile, false) };
                 channel += 4;
             }
             for carry in rest.as_chunks_mut::<1>().0 {
                 // SAFETY: as above.
-                unsafe { self.scan_tile::<M, P, 1>(first + channel, count, carry) };
+                unsafe { self.scan_tile::<M, P, 1>(first + channel, count, carry, false) };
                 channel += 1;
             }
             position += count;
         }
     }
 
-    /// Scans `count` steps of `B` channels, from element `first` on.
+    /// Scans `count` steps of `B` channels, from element `first` on; `on` says whether one line of the outputs comes after the other.
     ///
     /// # Safety
     /// These are steps at which no restart is; they have all inputs; and no other task accesses them in the outputs.
     #[inline(always)]
-    unsafe fn scan_tile<M: Steps<T::State, N, K, P>, const P: usize, const B: usize>(
+    pub unsafe fn scan_tile<M: Steps<N, K, P>, const P: usize, const B: usize>(
         &self,
         first: usize,
         count: usize,
         carries: &mut [T::State; B],
+        on: bool,
     ) {
         let mut carry = *carries;
         for i in 0..count {
             let element = self.after(first, i);
-            let inputs: [[T; B]; N] = std::array::from_fn(|k| {
+            let mut inputs = [[T::State::default(); B]; N];
+            for k in 0..N {
+                let element = self.after(element, M::NEXT[k].into());
                 // SAFETY: says the caller.
-                unsafe { self.tensors.read(k, self.after(element, M::NEXT[k].into())) }
-            });
-            let mut outputs = [[T::default(); B]; K];
+                inputs[k] = to_states(unsafe { self.tensors.read(k, element) });
+            }
+            let mut outputs = [[T::State::default(); B]; K];
             for channel in 0..B {
-                let inputs = inputs.map(|input| input[channel].to_state());
-                let (after, out) = M::step(carry[channel], inputs);
+                let (after, out) =
+                    M::step(carry[channel], std::array::from_fn(|k| inputs[k][channel]));
                 carry[channel] = after;
                 for k in 0..K {
-                    outputs[k][channel] = T::from_state(out[k]);
+                    outputs[k][channel] = out[k];
                 }
             }
             for (k, output) in outputs.into_iter().enumerate() {
+                let output = from_states::<T, B>(&output);
                 // SAFETY: says the caller.
-                unsafe { self.tensors.write(k, element, output) };
+                unsafe {
+                    if B == TILE_CHANNELS && on {
+                        self.tensors.write_on(k, element, output);
+                    } else {
+                        self.tensors.write(k, element, output);
+                    }
+                }
             }
         }
         *carries = carry;
     }
 
     /// Scans any step of a strip.
-    fn scan_step<M: Steps<T::State, N, K, P>, const P: usize>(
+    fn scan_step<M: Steps<N, K, P>, const P: usize>(
         &self,
         strip: &Strip,
         position: usize,
@@ -283,151 +289,24 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         }
     }
 
-    /// Scans `count` steps of single channels at once, each from a position of its strip on.
-    ///
-    /// Some steps of a channel at a time are brought to a buffer and back: rows are often a power of two apart, so that
-    /// lines of all of them compete for the same few places in the cache.
-    ///
-    /// # Panics
-    /// If `inner` is not 1.
-    pub fn scan_lanes<M: Steps<T::State, N, K, P>, const P: usize>(
-        &self,
-        lanes: &[(Strip, usize); LANES],
-        count: usize,
-        carries: &mut [T::State; LANES],
-    ) {
-        assert!(self.inner == 1 && self.have(lanes, count));
-        let mut steps: [Buffer<T>; N] = [[[T::default(); BUFFERED]; LANES]; N];
-        let mut results: [Buffer<T>; K] = [[[T::default(); BUFFERED]; LANES]; K];
-        let mut done = 0;
-        while done < count {
-            let end = count.min(done + BUFFERED);
-            let plain = |(strip, start): &(Strip, usize)| {
-                self.plain::<M, P>(strip, start + done..start + end)
-            };
-            let some = lanes.iter().map(plain).min().unwrap_or(0);
-            if some == 0 {
-                for ((strip, start), carry) in lanes.iter().zip(carries.iter_mut()) {
-                    let position = start + done;
-                    let carry = std::slice::from_mut(carry);
-                    self.scan_strip::<M, P>(strip, position..position + 1, carry);
-                }
-                done += 1;
-                continue;
-            }
-            let firsts = lanes
-                .each_ref()
-                .map(|(strip, start)| self.at(strip, start + done));
-            // SAFETY: these are steps of the strips, with all inputs.
-            unsafe { self.fetch(firsts, M::NEXT, some, &mut steps) };
-            for first in firsts {
-                self.lines(first, 0)
-                    .for_each(|element| self.tensors.prefetch_outputs(element));
-            }
-            let squares = some - some % SQUARE;
-            for first in (0..squares).step_by(SQUARE) {
-                scan_square::<T, M, N, K, P, SQUARE>(&steps, first, carries, &mut results);
-            }
-            for first in squares..some {
-                scan_square::<T, M, N, K, P, 1>(&steps, first, carries, &mut results);
-            }
-            for (k, results) in results.iter().enumerate() {
-                for (&first, results) in firsts.iter().zip(results) {
-                    for (i, &result) in results[..some].iter().enumerate() {
-                        // SAFETY: it is a step of a strip that is this task's alone.
-                        unsafe { self.tensors.write(k, self.after(first, i), [result]) };
-                    }
-                }
-            }
-            done += some;
-        }
-    }
-
-    /// Whether there are `count` steps from each lane's position on.
-    fn have(&self, lanes: &[(Strip, usize); LANES], count: usize) -> bool {
-        lanes
-            .iter()
-            .all(|(strip, start)| start + count <= strip.len())
-    }
-
-    /// Brings steps of single channels that begin at the elements `firsts` to a buffer.
-    ///
-    /// # Safety
-    /// The inputs have them, one step later where `next` says so.
-    #[inline(always)]
-    unsafe fn fetch(
-        &self,
-        firsts: [usize; LANES],
-        next: [bool; N],
-        count: usize,
-        steps: &mut [Buffer<T>; N],
-    ) {
-        for (lane, first) in firsts.into_iter().enumerate() {
-            self.lines(first, BUFFERED)
-                .for_each(|element| self.tensors.prefetch_inputs(element));
-            for k in 0..N {
-                let first = self.after(first, next[k].into());
-                for (i, step) in steps[k][lane][..count].iter_mut().enumerate() {
-                    // SAFETY: says the caller.
-                    [*step] = unsafe { self.tensors.read(k, self.after(first, i)) };
-                }
-            }
-        }
-    }
-
-    /// An element of each line of memory that has some of the [`BUFFERED`] steps of a single channel that begin so many steps
-    /// after an element. There need not be such steps.
-    #[inline(always)]
-    fn lines(&self, element: usize, after: usize) -> impl Iterator<Item = usize> {
-        const LINE_BYTES: usize = 64;
-        (after..after + BUFFERED)
-            .step_by(LINE_BYTES / size_of::<T>())
-            .map(move |count| match self.direction {
-                Direction::Forward => element.wrapping_add(count),
-                Direction::Reverse => element.wrapping_sub(count),
-            })
-    }
-
-    /// Composes `count` steps, 1 or more and without a restart, of single channels at once, each from a position on.
-    ///
-    /// # Panics
-    /// If `inner` is not 1.
-    pub fn compose_lanes<M: Steps<T::State, N, K, P>, const P: usize>(
-        &self,
-        lanes: &[(Strip, usize); LANES],
-        count: usize,
-    ) -> [[T::State; P]; LANES] {
-        assert!(self.inner == 1 && self.have(lanes, count) && count > 0);
-        let mut composed = lanes
-            .each_ref()
-            .map(|(strip, start)| self.map::<M, P>(self.at(strip, *start)));
-        let mut steps: [Buffer<T>; N] = [[[T::default(); BUFFERED]; LANES]; N];
-        let mut done = 1;
-        while done < count {
-            let some = BUFFERED.min(count - done);
-            let firsts = lanes
-                .each_ref()
-                .map(|(strip, start)| self.at(strip, start + done));
-            // SAFETY: these are steps of the strips.
-            unsafe { self.fetch(firsts, [false; N], some, &mut steps) };
-            for i in 0..some {
-                for lane in 0..LANES {
-                    let inputs = std::array::from_fn(|k| steps[k][lane][i].to_state());
-                    composed[lane] = M::then(composed[lane], M::map(inputs));
-                }
-            }
-            done += some;
-        }
-        composed
-    }
-
     /// The step at an element as a composition.
     #[inline(always)]
-    pub fn map<M: Steps<T::State, N, K, P>, const P: usize>(
+    pub fn map<M: Steps<N, K, P>, const P: usize>(&self, element: usize) -> [T::State; P] {
+        M::map(self.inputs(element))
+    }
+
+    /// The step at an element as a composition's first. Where the scan starts afresh, the last number is the carry after it.
+    pub fn first_map<M: Steps<N, K, P>, const P: usize>(
         &self,
         element: usize,
+        restarts: bool,
     ) -> [T::State; P] {
-        M::map(self.inputs(element))
+        if !restarts {
+            return self.map::<M, P>(element);
+        }
+        let mut constant = [T::State::default(); P];
+        constant[P - 1] = M::restart(T::State::default(), self.inputs(element)).0;
+        constant
     }
 
     /// What the inputs have at an element.
@@ -442,7 +321,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
 
     /// Composes the steps at `positions`, 1 or more, of each channel of a strip. Number `k` of the composition of a channel is
     /// `composed[k · width + channel]`. After a restart, the last number is the carry, whatever it was before.
-    pub fn compose_strip<M: Steps<T::State, N, K, P>, const P: usize>(
+    pub fn compose_strip<M: Steps<N, K, P>, const P: usize>(
         &self,
         strip: &Strip,
         positions: Range<usize>,
@@ -455,13 +334,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         let first = restart.unwrap_or(positions.start);
         for channel in 0..width {
             let element = self.at(strip, first) + channel;
-            let numbers = if restart.is_some() {
-                let mut constant = [T::State::default(); P];
-                constant[P - 1] = M::restart(T::State::default(), self.inputs(element)).0;
-                constant
-            } else {
-                self.map::<M, P>(element)
-            };
+            let numbers = self.first_map::<M, P>(element, restart.is_some());
             for k in 0..P {
                 composed[k * width + channel] = numbers[k];
             }
@@ -485,7 +358,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
 
     /// Composes `count` steps more of `B` channels, from `channel` on, of a strip whose first channel is at element `first`.
     #[inline(always)]
-    fn compose_tile<M: Steps<T::State, N, K, P>, const P: usize, const B: usize>(
+    fn compose_tile<M: Steps<N, K, P>, const P: usize, const B: usize>(
         &self,
         first: usize,
         count: usize,
@@ -498,13 +371,19 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         });
         for i in 0..count {
             let element = self.after(first, i) + channel;
-            let inputs: [[T; B]; N] = std::array::from_fn(|k| {
-                // SAFETY: all tensors have the elements of all strips.
-                unsafe { self.tensors.read(k, element) }
+            // Tiles are no order of accesses that a processor foresees.
+            self.tensors.prefetch(match self.direction {
+                Direction::Forward => element.wrapping_add(TILE_STEPS * self.inner),
+                Direction::Reverse => element.wrapping_sub(TILE_STEPS * self.inner),
             });
+            let mut inputs = [[T::State::default(); B]; N];
+            for k in 0..N {
+                // SAFETY: all tensors have the elements of all strips.
+                inputs[k] = to_states(unsafe { self.tensors.read(k, element) });
+            }
             for lane in 0..B {
                 let before = std::array::from_fn(|k| numbers[k][lane]);
-                let next = M::map(inputs.map(|input| input[lane].to_state()));
+                let next = M::map(std::array::from_fn(|k| inputs[k][lane]));
                 let both = M::then(before, next);
                 for k in 0..P {
                     numbers[k][lane] = both[k];
@@ -517,54 +396,20 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 }
 
-type Buffer<T> = [[T; BUFFERED]; LANES];
-
-/// `I` steps of each lane, from `first` on, by step: so that neighbours are independent of each other.
-///
-/// (As loops, for the sake of the compiler: it keeps these in registers.)
+/// Elements as states.
 #[inline(always)]
-fn square<T: Element, const I: usize>(lanes: &Buffer<T>, first: usize) -> [[T; LANES]; I] {
-    let mut square = [[T::default(); LANES]; I];
-    for lane in 0..LANES {
-        for i in 0..I {
-            square[i][lane] = lanes[lane][first + i];
-        }
-    }
-    square
+pub fn to_states<T: Element, const B: usize>(elements: [T; B]) -> [T::State; B] {
+    let mut states = [T::State::default(); B];
+    let mut room = states;
+    states.copy_from_slice(T::as_states(&elements, &mut room));
+    states
 }
 
-/// Takes each lane through `I` steps of a buffer, from `first` on.
+/// States as elements.
 #[inline(always)]
-fn scan_square<
-    T: Element,
-    M: Steps<T::State, N, K, P>,
-    const N: usize,
-    const K: usize,
-    const P: usize,
-    const I: usize,
->(
-    steps: &[Buffer<T>; N],
-    first: usize,
-    carries: &mut [T::State; LANES],
-    results: &mut [Buffer<T>; K],
-) {
-    let inputs: [[[T; LANES]; I]; N] = std::array::from_fn(|k| square(&steps[k], first));
-    let mut outputs = [[[T::default(); LANES]; I]; K];
-    for i in 0..I {
-        for lane in 0..LANES {
-            let inputs = std::array::from_fn(|k| inputs[k][i][lane].to_state());
-            let (after, out) = M::step(carries[lane], inputs);
-            carries[lane] = after;
-            for k in 0..K {
-                outputs[k][i][lane] = T::from_state(out[k]);
-            }
-        }
-    }
-    for k in 0..K {
-        for lane in 0..LANES {
-            for i in 0..I {
-                results[k][lane][first + i] = outputs[k][i][lane];
-            }
-        }
-    }
+pub fn from_states<T: Element, const B: usize>(states: &[T::State]) -> [T; B] {
+    let mut elements = [T::default(); B];
+    let mut room = elements;
+    elements.copy_from_slice(T::as_elements(states, &mut room));
+    elements
 }

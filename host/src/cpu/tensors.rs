@@ -1,5 +1,6 @@
 //! The tensors of a call, as tasks share them.
 
+use super::STREAMED_BYTES;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
@@ -42,6 +43,8 @@ impl<'a, T> Shared<'a, T> {
 pub struct Tensors<'a, T, const N: usize, const K: usize> {
     inputs: [&'a [T]; N],
     outputs: [Shared<'a, T>; K],
+    /// Whether the outputs are too large to be found in a cache later.
+    are_streamed: bool,
 }
 
 impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
@@ -50,7 +53,11 @@ impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
         let len = outputs[0].len;
         assert!(inputs.iter().all(|input| input.len() == len));
         assert!(outputs.iter().all(|output| output.len == len));
-        Self { inputs, outputs }
+        Self {
+            inputs,
+            outputs,
+            are_streamed: len * size_of::<T>() >= STREAMED_BYTES,
+        }
     }
 
     /// `B` elements of input `k`, from `index` on.
@@ -66,18 +73,15 @@ impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
 
     /// Asks for the lines of memory with an element of the inputs, if they have it.
     #[inline(always)]
-    pub fn prefetch_inputs(&self, index: usize) {
+    pub fn prefetch(&self, index: usize) {
+        #[cfg(target_arch = "x86_64")]
         for input in self.inputs {
-            prefetch(input.as_ptr().wrapping_add(index));
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a hint accesses no memory that the program could tell.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(input.as_ptr().wrapping_add(index).cast()) };
         }
-    }
-
-    /// Asks for the lines of memory with an element of the outputs, if they have it.
-    #[inline(always)]
-    pub fn prefetch_outputs(&self, index: usize) {
-        for output in self.outputs {
-            prefetch(output.first.wrapping_add(index));
-        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = index;
     }
 
     /// Writes `B` elements of output `k`, from `index` on.
@@ -89,17 +93,44 @@ impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
         // SAFETY: says the caller.
         unsafe { self.outputs[k].write(index, values) }
     }
+
+    /// As [`write`](Self::write), for who writes one line of memory after the other: those of large outputs go past the
+    /// caches, which else read first what is then overwritten. Other threads may read them after a [`Fence`].
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write).
+    #[inline(always)]
+    pub unsafe fn write_on<const B: usize>(&self, k: usize, index: usize, values: [T; B]) {
+        #[cfg(target_arch = "x86_64")]
+        if self.are_streamed {
+            use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+            let bytes = B * size_of::<T>();
+            let from = values.as_ptr().cast::<__m128i>();
+            let to = self.outputs[k].first.wrapping_add(index).cast::<__m128i>();
+            if to.is_aligned() && bytes.is_multiple_of(size_of::<__m128i>()) {
+                for register in 0..bytes / size_of::<__m128i>() {
+                    // SAFETY: says the caller; and the address is aligned.
+                    unsafe {
+                        _mm_stream_si128(to.add(register), _mm_loadu_si128(from.add(register)));
+                    }
+                }
+                return;
+            }
+        }
+        // SAFETY: says the caller.
+        unsafe { self.write(k, index, values) }
+    }
 }
 
-/// Asks for a line of memory, where the processor takes such a hint. There need not be anything at the address.
-#[inline(always)]
-fn prefetch<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a hint accesses no memory that the program could tell.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
+/// At its end, what its thread has written is what others read from then on, also where it went past the caches.
+pub struct Fence;
+
+impl Drop for Fence {
+    fn drop(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: every such processor has it.
+        unsafe {
+            std::arch::x86_64::_mm_sfence();
+        }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }

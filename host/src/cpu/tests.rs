@@ -3,33 +3,44 @@
 use super::*;
 use crate::reference;
 
+/// Steps in a chunk of `f32`, where so many channels are cut.
+fn chunk(inner: usize) -> usize {
+    CHUNK_BYTES / size_of::<f32>() / inner
+}
+
 /// Shapes around the sizes that decide how the work is cut.
 fn shapes() -> Vec<[usize; 3]> {
     let mut shapes = Vec::new();
     for len in [
         1,
         2,
-        CHUNK - 1,
-        2 * CHUNK - 1,
-        2 * CHUNK,
-        LANES * CHUNK + 1,
-        20 * CHUNK + 7,
+        TILE - 1,
+        TILE,
+        3 * TILE + 7,
+        BLOCK,
+        BLOCK + 1,
+        2 * BLOCK - TILE,
     ] {
-        for (outer, inner) in [
-            (1, 1),
-            (LANES - 1, 1),
-            (LANES, 1),
-            (LANES + 1, 1),
-            (1, 2),
-            (1, 65),
-            (2, 3),
-        ] {
+        for (outer, inner) in [(1, 1), (LANES + 1, 1), (1, 2), (1, 65), (2, 3)] {
             shapes.push([outer, len, inner]);
         }
     }
-    shapes.push([ENOUGH_TASKS * LANES + 3, 2 * CHUNK + 1, 1]);
+    for inner in [1, 2, 65, 1000] {
+        for len in [
+            2 * chunk(inner) - 1,
+            2 * chunk(inner),
+            7 * chunk(inner) + 2 * TILE + 3,
+        ] {
+            shapes.push([1, len, inner]);
+        }
+    }
+    shapes.push([3, 2 * chunk(1) + 5, 1]);
+    shapes.push([ENOUGH_TASKS + 3, 2 * BLOCK + 1, 1]);
     shapes.push([2, 9, 3 * WIDEST_STRIP + 5]);
-    shapes.push([1, WAVE / CHUNK + 3 * CHUNK, 257]);
+    shapes.push([2, 3 * chunk(WIDEST_STRIP) + 1, WIDEST_STRIP + 5]);
+    // Past the caches, in lines that begin where they like.
+    shapes.push([STREAMED_BYTES / size_of::<f32>() / 1001 + 1, 1001, 1]);
+    shapes.push([1, STREAMED_BYTES / size_of::<f32>() / 30 + 1, 30]);
     shapes
 }
 
@@ -81,7 +92,7 @@ fn every_way_of_cutting_is_exact_and_the_same_for_any_number_of_threads() {
 #[test]
 fn what_is_not_finite_leaves_other_channels_as_they_are() {
     let cpu = Cpu::new();
-    let shape = [9 * CHUNK + 5, 3];
+    let shape = [9 * chunk(3) + 5, 3];
     let count = shape.iter().product();
     let x: Vec<f32> = (0..count).map(|i| (i % 97) as f32 * 0.37 - 15.0).collect();
     let mut poisoned = x.clone();
@@ -100,14 +111,12 @@ fn what_is_not_finite_leaves_other_channels_as_they_are() {
 #[test]
 fn options_hold_across_every_cut() {
     let pools = [1, 3].map(|threads| Cpu::with_threads(threads).expect("threads"));
-    let waves = WAVE / CHUNK + 3 * CHUNK;
     for [outer, len, inner] in [
-        [1, 20 * CHUNK + 7, 1],
-        [3, 5 * CHUNK, 1],
-        [1, 9 * CHUNK + 1, 2],
-        [1, waves, 257],
-        [1, WAVE + 5 * CHUNK + 3, 1],
-        [2, 4 * CHUNK, 65],
+        [1, 4 * chunk(1) + 7, 1],
+        [3, 5 * BLOCK, 1],
+        [1, 5 * chunk(2) + 1, 2],
+        [1, 3 * chunk(257) + 5, 257],
+        [2, 4 * chunk(65), 65],
         [ENOUGH_TASKS * LANES, 40, 1],
     ] {
         let shape = [outer, len, inner];
@@ -166,33 +175,75 @@ fn options_hold_across_every_cut() {
 /// An overflow of a composition is found, also where a reset hides it from the end of its chunk.
 #[test]
 fn a_reset_does_not_hide_a_composition_that_overflows() {
-    let len = 8 * CHUNK;
     for inner in [1, 2] {
+        let chunk = chunk(inner);
+        let len = 8 * chunk;
         let count = len * inner;
         // Twice, the product of gates overflows, but the states are 0 until the chunk after.
         let mut a = vec![1.0_f32; count];
         let mut b = vec![0.0_f32; count];
-        for step in [CHUNK + 3, CHUNK + 4, 4 * CHUNK + 3, 4 * CHUNK + 4] {
+        for step in [chunk + 3, chunk + 4, 4 * chunk + 3, 4 * chunk + 4] {
             a[step * inner..(step + 1) * inner].fill(1e30);
         }
-        b[(2 * CHUNK + 5) * inner..(2 * CHUNK + 6) * inner].fill(1.0);
-        let reset: Vec<bool> = (0..len).map(|step| step == 5 * CHUNK + 100).collect();
-        let inputs: [&[f32]; 2] = [&a, &b];
-        let mut last = vec![0.0; inner];
-        let options = Options::new().reset(&reset).final_state(&mut last);
-        let got = Cpu::new()
-            .scan_with(Operation::AFFINE_SCAN, &inputs, &[len, inner], 0, options)
-            .expect("it scans");
-        let mut state = 0.0;
-        for step in 0..len {
-            let index = step * inner;
-            state = if reset[step] {
-                b[index]
-            } else {
-                a[index] * state + b[index]
-            };
-            assert_eq!(got[index], state, "step {step}");
+        b[(2 * chunk + 5) * inner..(2 * chunk + 6) * inner].fill(1.0);
+        let reset: Vec<bool> = (0..len).map(|step| step == 5 * chunk + 100).collect();
+        assert_serial(&a, &b, inner, Some(&reset));
+    }
+}
+
+/// A sum overflows in serial order alone, or in composing alone: in a tile, a chunk, the last chunk.
+#[test]
+fn overflows_are_those_of_the_serial_order() {
+    for inner in [1, 3] {
+        let chunk = chunk(inner);
+        let len = 9 * chunk + 77;
+        let a = vec![1.0_f32; len * inner];
+        for overflows in [false, true] {
+            for start in [20, 2 * chunk + 5, 4 * chunk - 1, 9 * chunk + 3] {
+                let mut b = vec![0.0_f32; len * inner];
+                // With −3e38 before it, 3e38 + 3e38 does not overflow; with 3e38 before −3e38, it does.
+                let values = if overflows {
+                    [2e38, 3e38, -3e38]
+                } else {
+                    [-3e38, 3e38, 3e38]
+                };
+                for (step, value) in [start, start + 6, start + 7].into_iter().zip(values) {
+                    b[step * inner] = value;
+                }
+                let reset: Vec<bool> = (0..len).map(|step| step == 7 * chunk + 9).collect();
+                for reset in [None, Some(&reset[..])] {
+                    assert_serial(&a, &b, inner, reset);
+                }
+            }
         }
-        assert_eq!(last, vec![state; inner]);
+    }
+}
+
+/// That an affine scan along the first of two axes gives what the serial recurrence does, on several numbers of threads.
+fn assert_serial(a: &[f32], b: &[f32], inner: usize, reset: Option<&[bool]>) {
+    let len = b.len() / inner;
+    let mut want = vec![0.0_f32; b.len()];
+    for index in 0..b.len() {
+        let restarts = index < inner || reset.is_some_and(|reset| reset[index / inner]);
+        want[index] = if restarts {
+            b[index]
+        } else {
+            a[index] * want[index - inner] + b[index]
+        };
+    }
+    for threads in [1, 3] {
+        let mut last = vec![0.0; inner];
+        let mut options = Options::new().final_state(&mut last);
+        if let Some(reset) = reset {
+            options = options.reset(reset);
+        }
+        let got = Cpu::with_threads(threads)
+            .expect("threads")
+            .scan_with(Operation::AFFINE_SCAN, &[a, b], &[len, inner], 0, options)
+            .expect("it scans");
+        let same = |(got, want): (&f32, &f32)| got == want || got.is_nan() && want.is_nan();
+        let wrong = got.iter().zip(&want).position(|pair| !same(pair));
+        assert_eq!(wrong, None, "inner {inner}, {threads} threads");
+        assert!(last.iter().zip(&want[b.len() - inner..]).all(same));
     }
 }
