@@ -11,7 +11,9 @@ use ptxscan::gpu::cust::error::CudaResult;
 use ptxscan::gpu::cust::event::{Event, EventFlags};
 use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer};
 use ptxscan::gpu::cust::stream::{Stream, StreamFlags};
-use ptxscan::gpu::{DeviceView, DeviceViewMut, Gpu, Prepared, cust, device_count, ptx};
+use ptxscan::gpu::{
+    DeviceOptions, DeviceView, DeviceViewMut, Gpu, Prepared, cust, device_count, ptx,
+};
 use std::io::Write;
 
 /// Whether the GPU's memory is too small for the case and for the copies.
@@ -69,6 +71,7 @@ impl<'a, T: Measured> GpuRunner<'a, T> {
                 case.operation,
                 &case.shape,
                 case.axis as isize,
+                &DeviceOptions::new(),
                 case.strategy,
             )?,
             stream: Stream::new(StreamFlags::NON_BLOCKING, None).map_err(CudaError::from)?,
@@ -85,7 +88,10 @@ impl<'a, T: Measured> GpuRunner<'a, T> {
         let out = DeviceViewMut::of_bytes(out);
         // SAFETY: the buffers are this runner's, which uses them on this stream only, and waits for it before it reads
         // them or gives them up.
-        unsafe { self.prepared.run_async(&inputs, out, &self.stream) }?;
+        unsafe {
+            self.prepared
+                .run_async(&inputs, DeviceOptions::new(), out, &self.stream)
+        }?;
         Ok(())
     }
 

@@ -1,0 +1,226 @@
+//! What a scan in device memory can be asked for.
+
+use super::{Arrays, DeviceView, DeviceViewMut};
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::operation::Operation;
+use crate::options::{Check, Inclusion};
+use crate::plan::{self, Packed, PlanBuilder};
+use crate::shape::{self, Extents};
+
+/// The options of a scan in device memory: those of [`Options`](crate::Options), which says what each of them means, with views in
+/// place of slices. By default it is inclusive, and each sequence starts afresh.
+///
+/// Boundaries are the exception. They stay a slice on the host: how many sequences there are, and how long the longest one is, decides
+/// what is launched. Kernels read a copy, which is made on the stream; or once and for all where an operation is
+/// [prepared](super::Gpu::prepare).
+///
+/// # Examples
+/// ```no_run
+/// use ptxscan::Operation;
+/// use ptxscan::gpu::cust::{memory::DeviceBuffer, stream::{Stream, StreamFlags}};
+/// use ptxscan::gpu::{DeviceOptions, Gpu};
+///
+/// let gpu = Gpu::new(0)?;
+/// gpu.make_current()?;
+/// let stream = Stream::new(StreamFlags::DEFAULT, None)?;
+/// let x = DeviceBuffer::from_slice(&[1.0_f32, 2.0, 3.0])?;
+/// let initial = DeviceBuffer::from_slice(&[10.0_f32])?;
+/// let (mut out, mut last) = (DeviceBuffer::from_slice(&[0.0_f32; 3])?, DeviceBuffer::from_slice(&[0.0_f32])?);
+/// let options = DeviceOptions::new().exclusive().initial(&initial).final_state(&mut last);
+/// gpu.scan_device(Operation::CUMSUM, &[(&x).into()], &[3], 0, options, (&mut out).into(), &stream)?;
+/// // `out` is [10, 11, 13], and `last` [16].
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct DeviceOptions<'a, T: Element> {
+    inclusion: Inclusion,
+    initial: Option<DeviceView<'a, T::State>>,
+    final_state: Option<DeviceViewMut<'a, T::State>>,
+    reset: Option<DeviceView<'a, u8>>,
+    boundaries: Option<&'a [usize]>,
+}
+
+impl<'a, T: Element> DeviceOptions<'a, T> {
+    /// A plain inclusive scan.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether a step's result contains the step.
+    #[must_use]
+    pub fn inclusion(mut self, inclusion: Inclusion) -> Self {
+        self.inclusion = inclusion;
+        self
+    }
+
+    /// The result of a step is the state before it: see [`Options::exclusive`](crate::Options::exclusive).
+    #[must_use]
+    pub fn exclusive(self) -> Self {
+        self.inclusion(Inclusion::Exclusive)
+    }
+
+    /// The state before the first step of each sequence: see [`Options::initial`](crate::Options::initial).
+    #[must_use]
+    pub fn initial(mut self, states: impl Into<DeviceView<'a, T::State>>) -> Self {
+        self.initial = Some(states.into());
+        self
+    }
+
+    /// Where to write the state after the last step of each sequence: see
+    /// [`Options::final_state`](crate::Options::final_state).
+    #[must_use]
+    pub fn final_state(mut self, states: impl Into<DeviceViewMut<'a, T::State>>) -> Self {
+        self.final_state = Some(states.into());
+        self
+    }
+
+    /// The steps at which the scan starts afresh: those whose byte is not 0. See [`Options::reset`](crate::Options::reset).
+    #[must_use]
+    pub fn reset(mut self, mask: impl Into<DeviceView<'a, u8>>) -> Self {
+        self.reset = Some(mask.into());
+        self
+    }
+
+    /// Packed sequences: see [`Options::boundaries`](crate::Options::boundaries). They are a slice on the host.
+    #[must_use]
+    pub fn boundaries(mut self, boundaries: &'a [usize]) -> Self {
+        self.boundaries = Some(boundaries);
+        self
+    }
+
+    pub(super) fn host_boundaries(&self) -> Option<&'a [usize]> {
+        self.boundaries
+    }
+
+    /// What is planned with them.
+    pub(super) fn planned(&self, operation: Operation, extents: Extents) -> PlanBuilder {
+        use plan::Options;
+        PlanBuilder::new(operation, T::KERNEL_NAME, extents)
+            .options(
+                Options::INITIAL
+                    .only_if(self.initial.is_some())
+                    .and(Options::FINAL.only_if(self.final_state.is_some()))
+                    .and(Options::EXCLUSIVE.only_if(self.inclusion == Inclusion::Exclusive)),
+            )
+            .masked(self.reset.is_some())
+            .packed(self.boundaries.map(Packed::between))
+    }
+
+    /// Checks a call with them, and gives its extents.
+    pub(super) fn validate(
+        &self,
+        operation: Operation,
+        inputs: &[DeviceView<'_, T>],
+        shape: &[usize],
+        axis: isize,
+        out: &DeviceViewMut<'_, T>,
+    ) -> Result<Extents> {
+        let lengths: Vec<usize> = inputs.iter().map(DeviceView::len).collect();
+        let extents = shape::validate::<T>(operation, &lengths, shape, axis, Some(out.len()))?;
+        self.validate_lengths(operation, shape, extents)?;
+
+        let tensors = operation.operator.arguments().iter().zip(inputs);
+        let read: Vec<_> = tensors
+            .map(|(&name, input)| (name, input.bytes()))
+            .chain(self.initial.iter().map(|view| ("initial", view.bytes())))
+            .chain(self.reset.iter().map(|view| ("reset", view.bytes())))
+            .collect();
+        let last = self.final_state.as_ref().map(DeviceViewMut::bytes);
+        let written = [("out", Some(out.bytes())), ("final_state", last)];
+        for (index, (output, bytes)) in written.iter().enumerate() {
+            let Some(bytes) = bytes else { continue };
+            let before = written[..index].iter();
+            let before = before.filter_map(|(name, bytes)| Some((*name, bytes.clone()?)));
+            let mut others = read.iter().cloned().chain(before);
+            if let Some((argument, _)) = others.find(|(_, other)| {
+                // Arrays of no bytes are nowhere.
+                bytes.start.max(other.start) < bytes.end.min(other.end)
+            }) {
+                return Err(Error::Overlap {
+                    operation,
+                    output,
+                    argument,
+                });
+            }
+        }
+        Ok(extents)
+    }
+
+    /// Checks the options by themselves.
+    pub(super) fn validate_lengths(
+        &self,
+        operation: Operation,
+        shape: &[usize],
+        extents: Extents,
+    ) -> Result<()> {
+        let check = Check {
+            operation,
+            shape,
+            extents,
+        };
+        let reset = self.reset.as_ref().map(DeviceView::len);
+        let initial = self.initial.as_ref().map(DeviceView::len);
+        let states = check.common(self.boundaries, reset, initial)?;
+        let last = self.final_state.as_ref().map(DeviceViewMut::len);
+        check.length("final_state", last, states)
+    }
+
+    /// The addresses of a call's arrays; that of the boundaries is another's to say.
+    pub(super) fn arrays(
+        &self,
+        inputs: &[DeviceView<'_, T>],
+        out: &DeviceViewMut<'_, T>,
+        boundaries: u64,
+    ) -> Arrays {
+        Arrays {
+            inputs: inputs.iter().map(DeviceView::address).collect(),
+            out: out.address(),
+            initial: self.initial.as_ref().map_or(0, DeviceView::address),
+            last: self.final_state.as_ref().map_or(0, DeviceViewMut::address),
+            mask: self.reset.as_ref().map_or(0, DeviceView::address),
+            boundaries,
+        }
+    }
+
+    /// The first option that these are not alike in, but for the arrays.
+    pub(super) fn difference(&self, other: &Kind) -> Option<&'static str> {
+        let Kind {
+            inclusion,
+            initial,
+            final_state,
+            reset,
+            boundaries,
+        } = other;
+        [
+            ("inclusion", self.inclusion == *inclusion),
+            ("initial", self.initial.is_some() == *initial),
+            ("final_state", self.final_state.is_some() == *final_state),
+            ("reset", self.reset.is_some() == *reset),
+            ("boundaries", self.boundaries == boundaries.as_deref()),
+        ]
+        .into_iter()
+        .find_map(|(name, is_alike)| (!is_alike).then_some(name))
+    }
+
+    /// What is left of them without the arrays.
+    pub(super) fn kind(&self) -> Kind {
+        Kind {
+            inclusion: self.inclusion,
+            initial: self.initial.is_some(),
+            final_state: self.final_state.is_some(),
+            reset: self.reset.is_some(),
+            boundaries: self.boundaries.map(<[_]>::to_vec),
+        }
+    }
+}
+
+/// Options without their arrays: which there are.
+pub(super) struct Kind {
+    inclusion: Inclusion,
+    initial: bool,
+    final_state: bool,
+    reset: bool,
+    boundaries: Option<Vec<usize>>,
+}
