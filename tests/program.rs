@@ -907,6 +907,7 @@ fn wrong_usage_ends_with_status_2() {
         "bench A1 --sweep --samples 30",
         "bench A1 --startup",
         "bench --startup --packed",
+        "bench --small --startup",
         "nothing",
     ] {
         let output = folder.run(arguments);
@@ -1093,6 +1094,12 @@ fn bench_says_what_it_cannot_do_before_it_measures() {
         "bench R4 --backward --backend cpu --json r.json",
         "reverse-cumsum (262144, 1024) axis 1: expected an affine scan, which has a gradient of its own",
     );
+}
+
+#[test]
+fn bench_measures_small_scans_on_a_gpu_alone() {
+    let message = "expected a GPU for --small, got the back end cpu";
+    Folder::new().fail("bench --small --backend cpu", message);
 }
 
 #[test]

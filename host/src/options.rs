@@ -115,7 +115,8 @@ impl<'a, T: Element> Options<'a, T> {
             shape,
             extents,
         };
-        let states = check.common(self.boundaries, length(self.reset), length(self.initial))?;
+        let states = check.states(self.boundaries)?;
+        check.common(states, length(self.reset), length(self.initial))?;
         check.length("final_state", length(self.final_state.as_deref()), states)
     }
 }
@@ -185,7 +186,8 @@ impl<'a, T: Element> BackwardOptions<'a, T> {
             shape,
             extents,
         };
-        let states = check.common(self.boundaries, length(self.reset), length(self.initial))?;
+        let states = check.states(self.boundaries)?;
+        check.common(states, length(self.reset), length(self.initial))?;
         check.length("d_initial", length(self.d_initial.as_deref()), states)?;
         check.length("d_final", length(self.d_final), states)
     }
@@ -203,8 +205,8 @@ pub(crate) struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// How many states there are with these boundaries.
-    fn states(&self, boundaries: Option<&[usize]>) -> Result<usize> {
+    /// Checks the boundaries, and says how many states there are.
+    pub(crate) fn states(&self, boundaries: Option<&[usize]>) -> Result<usize> {
         let Self {
             operation, extents, ..
         } = *self;
@@ -247,17 +249,15 @@ impl Check<'_> {
         Ok(last.saturating_mul(extents.inner))
     }
 
-    /// Checks the boundaries, and the lengths of what scans and gradients have in common, and says how many states there are.
+    /// Checks the lengths of what scans and gradients have in common.
     pub(crate) fn common(
         &self,
-        boundaries: Option<&[usize]>,
+        states: usize,
         reset: Option<usize>,
         initial: Option<usize>,
-    ) -> Result<usize> {
-        let states = self.states(boundaries)?;
+    ) -> Result<()> {
         self.length("reset", reset, self.extents.outer * self.extents.len)?;
-        self.length("initial", initial, states)?;
-        Ok(states)
+        self.length("initial", initial, states)
     }
 
     /// Checks the length of an option, if it is there.

@@ -6,14 +6,11 @@ use super::gpu::{CANARY, little_memory, new_stream};
 use super::{Checked, OPERATIONS};
 use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer};
-use ptxscan::gpu::cust::stream::Stream;
-use ptxscan::gpu::cust::sys;
-use ptxscan::gpu::{DeviceOptions, DeviceView, DeviceViewMut, Gpu, Prepared};
+use ptxscan::gpu::{DeviceOptions, DeviceView, DeviceViewMut, Gpu, Graph, Prepared};
 use ptxscan::half::bf16;
 use ptxscan::plan::{Strategy, strategies};
 use ptxscan::{Element, Error, Inclusion, Operation, Options, extents};
 use std::fmt::Debug;
-use std::ptr::null_mut;
 
 fn expect<T: Debug>(got: Result<T, Error>, expected: &Error) -> Checked {
     match got {
@@ -343,14 +340,18 @@ pub fn options_that_do_not_fit(gpu: &Gpu) -> Checked {
     }
     let packed = plain().boundaries(&[0, 2, 6]);
     let mut prepared = gpu.prepare::<f32>(operation, &[6], 0, &packed, None)?;
-    for options in [plain(), plain().boundaries(&[0, 3, 6])] {
-        let (inputs, out) = ([(&x).into()], (&mut out).into());
-        let got = prepared.run(&inputs, options, out, &stream);
-        let option = "boundaries";
-        expect(got, &Error::NotAsPrepared { operation, option })?;
-    }
+    let (inputs, option) = ([(&x).into()], "boundaries");
+    let others = plain().boundaries(&[0, 3, 6]);
+    let got = prepared.run(&inputs, others, (&mut out).into(), &stream);
+    expect(got, &Error::NotAsPrepared { operation, option })?;
     same_bits(&out.as_host_vec()?, &[1.0; 6], || {
         "the output after errors".to_owned()
+    })?;
+    // They are known.
+    prepared.run(&inputs, plain(), (&mut out).into(), &stream)?;
+    let sums = [1.0, 2.0, 1.0, 2.0, 3.0, 4.0];
+    same_bits(&out.as_host_vec()?, &sums, || {
+        "packed sums without boundaries".to_owned()
     })
 }
 
@@ -491,61 +492,6 @@ pub fn unsupported(gpu: &Gpu) -> Checked {
     Ok(())
 }
 
-/// A CUDA graph.
-struct Graph {
-    graph: sys::CUgraph,
-    executable: sys::CUgraphExec,
-}
-
-fn check(code: sys::CUresult) -> Checked {
-    match code {
-        sys::CUresult::CUDA_SUCCESS => Ok(()),
-        code => Err(format!("{code:?}").into()),
-    }
-}
-
-impl Graph {
-    /// What `enqueue` puts on the stream.
-    fn captured(stream: &Stream, enqueue: impl FnOnce() -> Result<(), Error>) -> Checked<Self> {
-        let mut graph = Self {
-            graph: null_mut(),
-            executable: null_mut(),
-        };
-        // What other threads do meanwhile is theirs.
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is nobody else's.
-        check(unsafe { sys::cuStreamBeginCapture_v2(stream.as_inner(), mode) })?;
-        let enqueued = enqueue();
-        // SAFETY: the capture has begun on this stream, and there is a place for the graph.
-        check(unsafe { sys::cuStreamEndCapture(stream.as_inner(), &mut graph.graph) })?;
-        enqueued?;
-        // SAFETY: the graph is complete, and there is a place for what is made of it.
-        check(unsafe { sys::cuGraphInstantiateWithFlags(&mut graph.executable, graph.graph, 0) })?;
-        Ok(graph)
-    }
-
-    /// Runs it.
-    fn launch(&self, stream: &Stream) -> Checked {
-        // SAFETY: the graph was instantiated; what its work needs says who had it captured.
-        check(unsafe { sys::cuGraphLaunch(self.executable, stream.as_inner()) })?;
-        Ok(stream.synchronize()?)
-    }
-}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        // SAFETY: what is there was made by this, and its launches have been waited for.
-        unsafe {
-            if !self.executable.is_null() {
-                let _ = sys::cuGraphExecDestroy(self.executable);
-            }
-            if !self.graph.is_null() {
-                let _ = sys::cuGraphDestroy(self.graph);
-            }
-        }
-    }
-}
-
 /// A run that is captured in a graph runs anew with each launch of it, whole and split, and through infinities.
 pub fn graph(gpu: &Gpu) -> Checked {
     let _little = little_memory();
@@ -577,7 +523,9 @@ pub fn graph(gpu: &Gpu) -> Checked {
                         b[middle] = f32::INFINITY;
                     }
                     device.take(&host)?;
-                    graph.launch(&stream)?;
+                    // SAFETY: as above.
+                    unsafe { graph.launch(&stream)? };
+                    stream.synchronize()?;
                     device.expect(&host.scan(gpu)?, || {
                         format!("round {round} of a graph of {operation}, {shape:?}, {strategy:?}")
                     })?;

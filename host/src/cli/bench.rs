@@ -4,6 +4,8 @@ use super::case::{Case, Variation, label};
 use super::format::{self, Column, Table, Tuple, widest};
 use super::measure::{Measurement, measure};
 use super::runner::{Choice, shortage};
+#[cfg(feature = "cuda")]
+use super::small;
 use super::{BackendChoice, Failure, Outcome, Result, command_name, complain, npy, startup, sweep};
 use clap::ValueEnum;
 use ptxscan::plan::strategies;
@@ -67,6 +69,9 @@ pub struct Arguments {
     /// Measure the time from the start to a first result, in place of cases
     #[arg(long, conflicts_with_all = ["cases", "op", "sweep", "strategy", "samples", "Variation"])]
     startup: bool,
+    /// Measure small scans beside a kernel that does nothing, by replay of a CUDA graph, in place of cases
+    #[arg(long, conflicts_with_all = ["cases", "op", "sweep", "startup", "strategy", "samples", "Variation"])]
+    small: bool,
     /// How many runs a median is of, 20 at least
     #[arg(long, value_name = "RUNS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(20..))]
     samples: u32,
@@ -182,6 +187,13 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
         return startup::run(arguments.backend, json, out);
     }
     let engine = arguments.backend.engine()?;
+    if arguments.small {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = engine.as_gpu() {
+            return small::run(gpu, json, out);
+        }
+        return Err(Failure::SmallNeedsGpu);
+    }
     if arguments.sweep {
         return sweep::run(&engine, &cases, arguments.seed, json, out);
     }

@@ -91,10 +91,10 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// The arguments of a case with set number `set`.
+    /// The arguments of a case with set number `set`, but for boundaries.
     fn arguments<'a, T: Measured<State: Measured>>(
         &'a mut self,
-        case: &'a Case,
+        case: &Case,
         set: usize,
     ) -> Arguments<'a, T> {
         const FITS: &str = "there is room for the cases that the buffers were made for";
@@ -115,9 +115,6 @@ impl Buffers {
         if case.variation.reset {
             let mask = DeviceView::from(&self.mask);
             options = options.reset(mask.slice(place(set, case.steps())).expect(FITS));
-        }
-        if let Some(boundaries) = &case.boundaries {
-            options = options.boundaries(boundaries);
         }
         let out = DeviceViewMut::of_bytes(&mut self.outputs[0]);
         (inputs.collect(), options, out.slice(elements).expect(FITS))
@@ -154,7 +151,10 @@ impl<'a, T: Measured<State: Measured>> GpuRunner<'a, T> {
         case: &Case,
         strategy: Option<Strategy>,
     ) -> Result<Prepared<'a, T>, Error> {
-        let (_, options, _) = self.buffers.arguments(case, 0);
+        let (_, mut options, _) = self.buffers.arguments(case, 0);
+        if let Some(boundaries) = &case.boundaries {
+            options = options.boundaries(boundaries);
+        }
         let axis = case.axis as isize;
         self.gpu
             .prepare(case.operation, &case.shape, axis, &options, strategy)

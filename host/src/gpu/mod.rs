@@ -1,5 +1,6 @@
 //! The GPU back end: plans carried out through `cust`. The only launch of a kernel is here.
 
+mod graph;
 mod memory;
 mod options;
 mod prepared;
@@ -7,6 +8,7 @@ pub mod ptx;
 mod view;
 
 pub use cust;
+pub use graph::Graph;
 pub use options::DeviceOptions;
 pub use prepared::Prepared;
 pub use view::{DeviceView, DeviceViewMut};
@@ -17,7 +19,7 @@ use crate::methods::methods;
 use crate::operation::Operation;
 use crate::options::{BackwardOptions, Options};
 use crate::plan::{DeviceLimits, Launch, Plan, PlanBuilder};
-use crate::shape::Extents;
+use crate::shape::{self, Extents};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
 use cust::function::{BlockSize, GridSize};
@@ -277,7 +279,10 @@ impl Gpu {
         out: DeviceViewMut<'_, T>,
         stream: &Stream,
     ) -> Result<()> {
-        let extents = options.validate(operation, inputs, shape, axis, &out)?;
+        let lengths: Vec<usize> = inputs.iter().map(DeviceView::len).collect();
+        let extents = shape::validate::<T>(operation, &lengths, shape, axis, Some(out.len()))?;
+        let states = options.states(operation, shape, extents)?;
+        options.validate(operation, inputs, shape, extents, states, &out)?;
         self.make_current()?;
         // SAFETY: the lengths are those of the shape, and the rest is the caller's obligation.
         unsafe { self.enqueue(operation, extents, inputs, &options, &out, stream) }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::operation::Operation;
 use crate::options::{Check, Inclusion};
 use crate::plan::{self, Packed, PlanBuilder};
-use crate::shape::{self, Extents};
+use crate::shape::Extents;
 
 /// The options of a scan in device memory: those of [`Options`](crate::Options), which says what each of them means, with views in
 /// place of slices. By default it is inclusive, and each sequence starts afresh.
@@ -108,19 +108,32 @@ impl<'a, T: Element> DeviceOptions<'a, T> {
             .packed(self.boundaries.map(Packed::between))
     }
 
-    /// Checks a call with them, and gives its extents.
+    /// Checks the boundaries of a call, and says how many states there are.
+    pub(super) fn states(
+        &self,
+        operation: Operation,
+        shape: &[usize],
+        extents: Extents,
+    ) -> Result<usize> {
+        let check = Check {
+            operation,
+            shape,
+            extents,
+        };
+        check.states(self.boundaries)
+    }
+
+    /// Checks the arrays of a call of so many states.
     pub(super) fn validate(
         &self,
         operation: Operation,
         inputs: &[DeviceView<'_, T>],
         shape: &[usize],
-        axis: isize,
+        extents: Extents,
+        states: usize,
         out: &DeviceViewMut<'_, T>,
-    ) -> Result<Extents> {
-        let lengths: Vec<usize> = inputs.iter().map(DeviceView::len).collect();
-        let extents = shape::validate::<T>(operation, &lengths, shape, axis, Some(out.len()))?;
-        self.validate_lengths(operation, shape, extents)?;
-
+    ) -> Result<()> {
+        self.validate_lengths(operation, shape, extents, states)?;
         let tensors = operation.operator.arguments().iter().zip(inputs);
         let read: Vec<_> = tensors
             .map(|(&name, input)| (name, input.bytes()))
@@ -145,15 +158,16 @@ impl<'a, T: Element> DeviceOptions<'a, T> {
                 });
             }
         }
-        Ok(extents)
+        Ok(())
     }
 
-    /// Checks the options by themselves.
+    /// Checks the arrays of the options by themselves.
     pub(super) fn validate_lengths(
         &self,
         operation: Operation,
         shape: &[usize],
         extents: Extents,
+        states: usize,
     ) -> Result<()> {
         let check = Check {
             operation,
@@ -162,7 +176,7 @@ impl<'a, T: Element> DeviceOptions<'a, T> {
         };
         let reset = self.reset.as_ref().map(DeviceView::len);
         let initial = self.initial.as_ref().map(DeviceView::len);
-        let states = check.common(self.boundaries, reset, initial)?;
+        check.common(states, reset, initial)?;
         let last = self.final_state.as_ref().map(DeviceViewMut::len);
         check.length("final_state", last, states)
     }
@@ -184,7 +198,7 @@ impl<'a, T: Element> DeviceOptions<'a, T> {
         }
     }
 
-    /// The first option that these are not alike in, but for the arrays.
+    /// The first option that is not as it was prepared, but for the arrays. Boundaries may be left out.
     pub(super) fn difference(&self, other: &Kind) -> Option<&'static str> {
         let Kind {
             inclusion,
@@ -198,7 +212,10 @@ impl<'a, T: Element> DeviceOptions<'a, T> {
             ("initial", self.initial.is_some() == *initial),
             ("final_state", self.final_state.is_some() == *final_state),
             ("reset", self.reset.is_some() == *reset),
-            ("boundaries", self.boundaries == boundaries.as_deref()),
+            (
+                "boundaries",
+                self.boundaries.is_none() || self.boundaries == boundaries.as_deref(),
+            ),
         ]
         .into_iter()
         .find_map(|(name, is_alike)| (!is_alike).then_some(name))

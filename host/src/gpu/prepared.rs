@@ -19,6 +19,8 @@ pub struct Prepared<'gpu, T: Element> {
     shape: Vec<usize>,
     axis: isize,
     extents: Extents,
+    /// How many states there are.
+    states: usize,
     kind: Kind,
     plan: Plan,
     boundaries: Option<Memory<'gpu>>,
@@ -40,7 +42,7 @@ impl Gpu {
     /// Plans an operation along `axis` of tensors of `shape`, loads its kernels, allocates its scratch memory and copies the boundaries
     /// to the device. A `strategy` overrides the choice of [the rules](crate::plan).
     ///
-    /// Runs have the same `options`, with these arrays or others.
+    /// Runs have the same `options`, with these arrays or others, and always the same boundaries.
     ///
     /// # Errors
     /// The shape, the axis or the options do not fit, no launch covers them with that strategy, device memory cannot be had, or the
@@ -54,7 +56,8 @@ impl Gpu {
         strategy: Option<Strategy>,
     ) -> Result<Prepared<'_, T>> {
         let extents = shape::supported_extents::<T>(operation, shape, axis)?;
-        options.validate_lengths(operation, shape, extents)?;
+        let states = options.states(operation, shape, extents)?;
+        options.validate_lengths(operation, shape, extents, states)?;
         self.make_current()?;
         let planned = options.planned(operation, extents).strategy(strategy);
         let plan = self.plan(planned, operation, extents)?;
@@ -78,6 +81,7 @@ impl Gpu {
             shape: shape.to_vec(),
             axis,
             extents,
+            states,
             kind: options.kind(),
             plan,
             boundaries: boundaries?,
@@ -96,7 +100,8 @@ impl<T: Element> Prepared<'_, T> {
 
     /// Runs the operation on `inputs`, which are `[x]` or `[a, b]`, to `out`. It returns when the result is there.
     ///
-    /// The options are those that it was [prepared](Gpu::prepare) with, boundaries included; arrays may be others.
+    /// The options are those that it was [prepared](Gpu::prepare) with; arrays may be others. Boundaries, which are the same anyway, can
+    /// be left out.
     ///
     /// # Aliasing
     /// As for [`scan_device`](Gpu::scan_device).
@@ -136,12 +141,12 @@ impl<T: Element> Prepared<'_, T> {
         out: DeviceViewMut<'_, T>,
         stream: &Stream,
     ) -> Result<()> {
-        options.validate(self.operation, inputs, &self.shape, self.axis, &out)?;
+        let (operation, shape) = (self.operation, &self.shape);
+        let lengths: Vec<usize> = inputs.iter().map(DeviceView::len).collect();
+        let extents = shape::validate::<T>(operation, &lengths, shape, self.axis, Some(out.len()))?;
+        options.validate(operation, inputs, shape, extents, self.states, &out)?;
         if let Some(option) = options.difference(&self.kind) {
-            return Err(Error::NotAsPrepared {
-                operation: self.operation,
-                option,
-            });
+            return Err(Error::NotAsPrepared { operation, option });
         }
         self.gpu.make_current()?;
         let boundaries = self.boundaries.as_ref().map_or(0, Memory::address);
