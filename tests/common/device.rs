@@ -358,108 +358,40 @@ pub fn options_that_do_not_fit(gpu: &Gpu) -> Checked {
 /// An output that overlaps with another array, if only by an element.
 pub fn overlap(gpu: &Gpu) -> Checked {
     let _little = little_memory();
-    let stream = new_stream()?;
-    let memory = DeviceBuffer::from_slice(&[1.0_f32; 32])?;
-    let start = memory.as_device_ptr().as_raw();
-    let address = |element: usize| start + 4 * element as u64;
+    let (operation, stream) = (Operation::CUMSUM, new_stream()?);
+    let memory = DeviceBuffer::from_slice(&[1.0_f32; 16])?;
+    let address = |element: usize| memory.as_device_ptr().as_raw() + 4 * element as u64;
     // SAFETY: the elements lie in `memory`, and nothing but the scans uses it, which end before it is read.
     let view = |first, len| unsafe { DeviceView::<f32>::from_raw_parts(address(first), len) };
     // SAFETY: as above.
     let view_mut = |first, len| unsafe { DeviceViewMut::from_raw_parts(address(first), len) };
-    // SAFETY: as above.
-    let bytes = |first, len| unsafe { DeviceView::<u8>::from_raw_parts(address(first), len) };
-    let (sum, affine) = (Operation::CUMSUM, Operation::AFFINE_SCAN);
-    let plain = DeviceOptions::new;
-    type Overlap<'a> = (
-        Operation,
-        &'a [usize],
-        usize,
-        DeviceOptions<'a, f32>,
-        &'static str,
-        &'static str,
-    );
-    // Where the inputs and the output begin: 6 elements each, in two sequences.
-    let cases: [Overlap; 11] = [
-        (sum, &[0], 0, plain(), "out", "x"),
-        (sum, &[0], 5, plain(), "out", "x"),
-        (sum, &[5], 0, plain(), "out", "x"),
-        (affine, &[0, 6], 1, plain(), "out", "a"),
-        (affine, &[0, 6], 11, plain(), "out", "b"),
-        (sum, &[0], 6, plain().initial(view(11, 2)), "out", "initial"),
-        (sum, &[0], 6, plain().reset(bytes(11, 6)), "out", "reset"),
-        (
-            sum,
-            &[0],
-            6,
-            plain().final_state(view_mut(5, 2)),
-            "final_state",
-            "x",
-        ),
-        (
-            sum,
-            &[0],
-            6,
-            plain().final_state(view_mut(11, 2)),
-            "final_state",
-            "out",
-        ),
-        (
-            sum,
-            &[0],
-            6,
-            plain().initial(view(20, 2)).final_state(view_mut(20, 2)),
-            "final_state",
-            "initial",
-        ),
-        (
-            sum,
-            &[0],
-            6,
-            plain().reset(bytes(20, 6)).final_state(view_mut(21, 2)),
-            "final_state",
-            "reset",
-        ),
-    ];
-    for (operation, inputs, out, options, output, argument) in cases {
-        let inputs: Vec<_> = inputs.iter().map(|&first| view(first, 6)).collect();
-        let out = view_mut(out, 6);
-        let got = gpu.scan_device(operation, &inputs, &[2, 3], 1, options, out, &stream);
-        let expected = Error::Overlap {
-            operation,
-            output,
-            argument,
-        };
-        expect(got, &expected)?;
-    }
-    same_bits(&memory.as_host_vec()?, &[1.0; 32], || {
-        "memory after errors".to_owned()
-    })?;
-
-    let mut prepared = gpu.prepare::<f32>(sum, &[2, 3], 1, &plain(), None)?;
-    let got = prepared.run(&[view(0, 6)], plain(), view_mut(3, 6), &stream);
+    let (plain, x) = (DeviceOptions::new, [view(0, 6)]);
+    let mut prepared = gpu.prepare::<f32>(operation, &[2, 3], 1, &plain(), None)?;
     let expected = Error::Overlap {
-        operation: sum,
+        operation,
         output: "out",
         argument: "x",
     };
-    expect(got, &expected)?;
+    for first in [0, 5] {
+        let out = || view_mut(first, 6);
+        let got = gpu.scan_device(operation, &x, &[2, 3], 1, plain(), out(), &stream);
+        expect(got, &expected)?;
+        expect(prepared.run(&x, plain(), out(), &stream), &expected)?;
+    }
+    same_bits(&memory.as_host_vec()?, &[1.0; 16], || {
+        "memory after errors".to_owned()
+    })?;
 
-    // Inputs may be the same array; and neighbours do not overlap.
-    let options = plain()
-        .initial(view(12, 2))
-        .final_state(view_mut(14, 2))
-        .reset(bytes(16, 6));
-    let inputs = [view(0, 6), view(0, 6)];
-    gpu.scan_device(
-        affine,
-        &inputs,
-        &[2, 3],
-        1,
-        options,
-        view_mut(6, 6),
-        &stream,
-    )?;
-    Ok(())
+    // Neighbours do not overlap.
+    let options = plain().initial(view(12, 2)).final_state(view_mut(14, 2));
+    let out = view_mut(6, 6);
+    gpu.scan_device(operation, &x, &[2, 3], 1, options, out, &stream)?;
+    let mut expected = [1.0; 16];
+    expected[6..12].copy_from_slice(&[2.0, 3.0, 4.0, 2.0, 3.0, 4.0]);
+    expected[14..].fill(4.0);
+    same_bits(&memory.as_host_vec()?, &expected, || {
+        "a scan beside its inputs".to_owned()
+    })
 }
 
 /// What a GPU does not do is an error.

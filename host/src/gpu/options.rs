@@ -241,3 +241,167 @@ pub(super) struct Kind {
     reset: bool,
     boundaries: Option<Vec<usize>>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUM: Operation = Operation::CUMSUM;
+    const AFFINE: Operation = Operation::AFFINE_SCAN;
+
+    /// `len` elements from byte `address` on, of no memory: they are never accessed.
+    fn view<T>(address: u64, len: usize) -> DeviceView<'static, T> {
+        // SAFETY: nothing is done with it but to compare its address and its length.
+        unsafe { DeviceView::from_raw_parts(address, len) }
+    }
+
+    fn view_mut<T>(address: u64, len: usize) -> DeviceViewMut<'static, T> {
+        // SAFETY: as for `view`.
+        unsafe { DeviceViewMut::from_raw_parts(address, len) }
+    }
+
+    fn options() -> DeviceOptions<'static, f32> {
+        DeviceOptions::new()
+    }
+
+    /// Checks a scan of two sequences of three steps, whose tensors begin at these addresses, of 24 bytes each.
+    fn validate(
+        operation: Operation,
+        inputs: &[u64],
+        out: u64,
+        options: &DeviceOptions<'_, f32>,
+    ) -> Result<()> {
+        let inputs: Vec<_> = inputs.iter().map(|&address| view(address, 6)).collect();
+        let extents = Extents {
+            outer: 2,
+            len: 3,
+            inner: 1,
+        };
+        options.validate(operation, &inputs, &[2, 3], extents, 2, &view_mut(out, 6))
+    }
+
+    #[test]
+    fn an_output_overlaps_with_nothing() {
+        type Wrong<'a> = (
+            Operation,
+            &'a [u64],
+            u64,
+            DeviceOptions<'a, f32>,
+            &'static str,
+            &'static str,
+        );
+        let last = |address| options().final_state(view_mut(address, 2));
+        let wrong: [Wrong; 12] = [
+            (SUM, &[64], 64, options(), "out", "x"),
+            (SUM, &[64], 84, options(), "out", "x"),
+            (SUM, &[64], 44, options(), "out", "x"),
+            (AFFINE, &[64, 88], 68, options(), "out", "a"),
+            (AFFINE, &[64, 88], 108, options(), "out", "b"),
+            (
+                SUM,
+                &[0],
+                64,
+                options().initial(view(84, 2)),
+                "out",
+                "initial",
+            ),
+            (SUM, &[0], 64, options().reset(view(59, 6)), "out", "reset"),
+            (SUM, &[0], 64, last(20), "final_state", "x"),
+            (SUM, &[0], 64, last(84), "final_state", "out"),
+            (SUM, &[0], 64, last(60), "final_state", "out"),
+            (
+                SUM,
+                &[0],
+                64,
+                last(200).initial(view(200, 2)),
+                "final_state",
+                "initial",
+            ),
+            (
+                SUM,
+                &[0],
+                64,
+                last(200).reset(view(207, 6)),
+                "final_state",
+                "reset",
+            ),
+        ];
+        for (operation, inputs, out, options, output, argument) in wrong {
+            let expected = Error::Overlap {
+                operation,
+                output,
+                argument,
+            };
+            assert_eq!(validate(operation, inputs, out, &options), Err(expected));
+        }
+        // Neighbours do not overlap, and inputs may.
+        let neighbours = last(88).initial(view(56, 2)).reset(view(96, 6));
+        assert_eq!(validate(AFFINE, &[32, 32], 64, &neighbours), Ok(()));
+        // Nor do arrays without elements, wherever they are.
+        let empty = DeviceOptions::<f32>::new()
+            .initial(view(8, 0))
+            .final_state(view_mut(8, 0));
+        let extents = Extents {
+            outer: 0,
+            len: 3,
+            inner: 1,
+        };
+        let none = empty.validate(SUM, &[view(8, 0)], &[0, 3], extents, 0, &view_mut(8, 0));
+        assert_eq!(none, Ok(()));
+    }
+
+    #[test]
+    fn arrays_are_as_long_as_the_shape_says() {
+        let length = |argument, expected, got| Error::LengthMismatch {
+            operation: SUM,
+            argument,
+            shape: vec![2, 3],
+            expected,
+            got,
+        };
+        let wrong = [
+            (options().initial(view(200, 3)), length("initial", 2, 3)),
+            (
+                options().final_state(view_mut(200, 1)),
+                length("final_state", 2, 1),
+            ),
+            (options().reset(view(200, 2)), length("reset", 6, 2)),
+        ];
+        for (options, expected) in wrong {
+            assert_eq!(validate(SUM, &[0], 64, &options), Err(expected));
+        }
+    }
+
+    #[test]
+    fn a_run_has_the_options_that_were_prepared() {
+        let full = || {
+            options()
+                .exclusive()
+                .initial(view(0, 2))
+                .final_state(view_mut(8, 2))
+                .reset(view(16, 6))
+                .boundaries(&[0, 2, 6])
+        };
+        assert_eq!(full().difference(&full().kind()), None);
+        assert_eq!(options().difference(&options().kind()), None);
+        // Other arrays, and boundaries left out.
+        let others = options()
+            .exclusive()
+            .initial(view(100, 2))
+            .final_state(view_mut(108, 2))
+            .reset(view(116, 6));
+        assert_eq!(others.difference(&full().kind()), None);
+        let different = [
+            (options().exclusive(), "inclusion"),
+            (options().initial(view(0, 2)), "initial"),
+            (options().final_state(view_mut(8, 2)), "final_state"),
+            (options().reset(view(16, 6)), "reset"),
+            (options().boundaries(&[0, 6]), "boundaries"),
+        ];
+        for (other, option) in different {
+            assert_eq!(other.difference(&options().kind()), Some(option));
+        }
+        let boundaries = full().boundaries(&[0, 3, 6]);
+        assert_eq!(boundaries.difference(&full().kind()), Some("boundaries"));
+    }
+}
