@@ -83,7 +83,7 @@ pub fn measure(engine: &Engine, case: &Case, samples: usize, seed: u64) -> Resul
 }
 
 /// Measures each choice of each case, in buffers that serve all of them; the cases have one operation and one variation. `each` gets the
-/// choices of a case in order, and whether it is the one that the rules pick.
+/// choices of a case in order, what the rules pick first.
 pub fn sweep(
     engine: &Engine,
     cases: &[Case],

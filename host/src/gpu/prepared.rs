@@ -12,7 +12,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// An operation on tensors of one shape, with its plan, its boundaries and its scratch memory on the device: a run allocates no device
-/// memory, loads nothing, and touches one stream, so that it can be captured in a CUDA graph.
+/// memory, loads nothing, and touches one stream, so that it can be captured in a [`Graph`](super::Graph).
 pub struct Prepared<'gpu, T: Element> {
     gpu: &'gpu Gpu,
     operation: Operation,
