@@ -1,4 +1,4 @@
-//! Builds the kernels' PTX, or takes the PTX that is checked in where they cannot be built.
+//! Builds the kernels' PTX, or takes the PTX that is checked in where they cannot be built; and notes where each kernel is in it.
 
 use cuda_builder::{CudaBuilder, NvptxArch};
 use std::path::{Path, PathBuf};
@@ -42,6 +42,19 @@ fn main() {
         }
     };
     write(&out.join("kernels.ptx"), &ptx);
+    write(&out.join("entries.rs"), &entries(&ptx));
+}
+
+/// The name of each kernel and the range of its text, which goes on until the next one's: a slice, as Rust has it.
+fn entries(ptx: &str) -> String {
+    const ENTRY: &str = ".visible .entry ";
+    let starts: Vec<usize> = ptx.match_indices(ENTRY).map(|(start, _)| start).collect();
+    let ends = starts.iter().skip(1).copied().chain([ptx.len()]);
+    let entries = starts.iter().zip(ends).map(|(&start, end)| {
+        let name = ptx[start + ENTRY.len()..].split('(').next();
+        format!("({:?}, {start}..{end}),", name.unwrap_or_default())
+    });
+    format!("&[{}]", entries.collect::<String>())
 }
 
 /// The PTX of the kernels as they are, with a first line that says which compiler made it; else why not.

@@ -6,19 +6,21 @@ mod common;
 
 use common::cases::{self, Case};
 use common::checks::{same_bits, suite};
-use common::data::{self, Data};
+use common::data::{self, Data, uniform};
 use common::emulator::Emulator;
 use common::expected::{Accuracy, compare, kernel_depth};
 use common::gpu::{
     CANARY, all_memory, device, engine as gpu_engine, gpu, host, little_memory, new_stream, split,
 };
-use common::{Backend, Checked, Completion, OPERATIONS, Trial, checks, options};
+use common::{
+    Backend, Checked, Completion, OPERATIONS, Trial, checks, device as on_device, options,
+};
 use libtest_mimic::Arguments;
 use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::event::{Event, EventFlags};
 use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer, LockedBuffer};
 use ptxscan::gpu::cust::stream::StreamWaitEventFlags;
-use ptxscan::gpu::{DeviceView, DeviceViewMut, Gpu, device_count};
+use ptxscan::gpu::{DeviceOptions, DeviceView, DeviceViewMut, Gpu, device_count};
 use ptxscan::{Backend as Kind, Direction, Engine, Error, Extents, Operation, extents};
 use rayon::prelude::*;
 use std::collections::BTreeSet;
@@ -37,6 +39,15 @@ const TESTS: &[(&str, OnGpu)] = &[
     ("two_streams", two_streams),
     ("ordered_by_an_event", ordered_by_an_event),
     ("out_of_memory", out_of_memory),
+    ("device_options", on_device::options),
+    ("states_of_halves", on_device::states_of_halves),
+    (
+        "options_that_do_not_fit",
+        on_device::options_that_do_not_fit,
+    ),
+    ("overlap", on_device::overlap),
+    ("unsupported", on_device::unsupported),
+    ("graph", on_device::graph),
 ];
 
 /// Tensors as large as those that the speed is measured on.
@@ -227,6 +238,7 @@ fn errors(gpu: &Gpu) -> Checked {
             &views,
             shape,
             axis,
+            DeviceOptions::new(),
             (&mut output).into(),
             &stream,
         );
@@ -367,6 +379,7 @@ fn two_streams(gpu: &Gpu) -> Checked {
                     &inputs,
                     &case.shape,
                     case.axis,
+                    DeviceOptions::new(),
                     (&mut *y).into(),
                     stream,
                 )?
@@ -400,6 +413,7 @@ fn ordered_by_an_event(gpu: &Gpu) -> Checked {
         &[(&x).into()],
         &shape,
         1,
+        DeviceOptions::new(),
         (&mut middle).into(),
         &first,
     )?;
@@ -408,6 +422,7 @@ fn ordered_by_an_event(gpu: &Gpu) -> Checked {
         &[(&middle).into()],
         &shape,
         0,
+        DeviceOptions::new(),
         (&mut out).into(),
         &first,
     )?;
@@ -425,6 +440,7 @@ fn ordered_by_an_event(gpu: &Gpu) -> Checked {
             &[(&x).into()],
             &shape,
             1,
+            DeviceOptions::new(),
             (&mut middle).into(),
             &first,
         )?;
@@ -435,6 +451,7 @@ fn ordered_by_an_event(gpu: &Gpu) -> Checked {
             &[(&middle).into()],
             &shape,
             0,
+            DeviceOptions::new(),
             (&mut out).into(),
             &second,
         )?;
@@ -481,16 +498,6 @@ fn out_of_memory(gpu: &Gpu) -> Checked {
     ensure(out.iter().all(|&y| y == 0.0), || {
         "sums of zeros are not all zero".to_owned()
     })
-}
-
-/// Random in [0, 1): a hash of an element's index and its array's (the finalizer of splitmix64).
-fn uniform(array: usize, index: usize) -> f32 {
-    let mut bits = (index as u64)
-        .wrapping_add((array as u64) << 48)
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((bits ^ bits >> 31) >> 40) as f32 / (1 << 24) as f32
 }
 
 /// Elements that are copied between host and device at once.
@@ -574,7 +581,16 @@ fn full_size(gpu: &Gpu, &(_, operation, shape, axis): &OnTensor) -> Checked<Comp
     let mut out = constant(extents.elements(), CANARY)?;
     let views: Vec<_> = buffers.iter().map(DeviceView::from).collect();
     let stream = new_stream()?;
-    gpu.scan_device(operation, &views, shape, axis, (&mut out).into(), &stream)?;
+    let plain = DeviceOptions::new();
+    gpu.scan_device(
+        operation,
+        &views,
+        shape,
+        axis,
+        plain,
+        (&mut out).into(),
+        &stream,
+    )?;
 
     // As many channels, from the last one back, as make some million elements.
     let channels = inner.min(((1 << 24) / len).max(1));
@@ -652,7 +668,16 @@ fn huge(gpu: &Gpu, &(_, operation, shape, axis): &OnTensor) -> Checked<Completio
     let mut out = constant(elements, CANARY)?;
     let views: Vec<_> = buffers.iter().map(DeviceView::from).collect();
     let stream = new_stream()?;
-    gpu.scan_device(operation, &views, shape, axis, (&mut out).into(), &stream)?;
+    let plain = DeviceOptions::new();
+    gpu.scan_device(
+        operation,
+        &views,
+        shape,
+        axis,
+        plain,
+        (&mut out).into(),
+        &stream,
+    )?;
 
     // The first and the last element, in memory, that a one reaches.
     let reached = |one: usize| {

@@ -903,6 +903,11 @@ fn wrong_usage_ends_with_status_2() {
         "bench --shape 3 --axis 0",
         "bench R1 --op cumsum --shape 3 --axis 0",
         "bench --op cumsum --shape 3 --axis 0 --dtype f8",
+        "bench A1 --backward --exclusive",
+        "bench A1 --sweep --samples 30",
+        "bench A1 --startup",
+        "bench --startup --packed",
+        "bench --small --startup",
         "nothing",
     ] {
         let output = folder.run(arguments);
@@ -1085,6 +1090,119 @@ fn bench_says_what_it_cannot_do_before_it_measures() {
         "bench --op cumsum --shape 2,3 --axis 2 --backend cpu",
         "cumsum: axis 2 is out of range, expected -2 to 1 for rank 2",
     );
+    folder.fail(
+        "bench R4 --backward --backend cpu --json r.json",
+        "reverse-cumsum (262144, 1024) axis 1: expected an affine scan, which has a gradient of its own",
+    );
+}
+
+#[test]
+fn bench_measures_small_scans_on_a_gpu_alone() {
+    let message = "expected a GPU for --small, got the back end cpu";
+    Folder::new().fail("bench --small --backend cpu", message);
+}
+
+#[test]
+fn bench_measures_options_and_gradients() {
+    let (elements, states) = (3 * 1000 * 7, 3 * 7);
+    let tensor = 4 * elements;
+    let cases = [
+        ("--exclusive", "-exclusive", 3 * tensor),
+        ("--initial", "-initial", 3 * tensor + 2 * 4 * states),
+        ("--reset", "-reset", 3 * tensor + 3 * 1000),
+        ("--backward", "-backward", 5 * tensor),
+        (
+            "--backward --initial --dtype bf16",
+            "-initial-backward-bf16",
+            5 * tensor / 2 + 3 * 4 * states,
+        ),
+        (
+            "--dtype f64 --reset --reverse",
+            "-reverse-reset-f64",
+            6 * tensor + 3 * 1000,
+        ),
+    ];
+    let folder = Folder::new();
+    for (flags, suffix, bytes) in cases {
+        let row = bench(&folder, &format!("--shape 3,1000,7 --axis 1 {flags}"));
+        assert_eq!(
+            row["case"],
+            format!("affine-scan (3, 1000, 7) axis 1{suffix}")
+        );
+        assert_eq!(row["bytes"], bytes, "{flags}");
+        let most = match row["dtype"].as_str().unwrap() {
+            "bf16" => 1e-2,
+            "f32" => 1e-6,
+            _ => 1e-15,
+        };
+        assert!(row["rel_error"].as_f64().unwrap() < most, "{row}");
+    }
+    let row = bench(
+        &folder,
+        "--shape 3,1000,7 --axis 1 --packed --reset --seed 4",
+    );
+    assert_eq!(row["case"], "affine-scan (3, 1000, 7) axis 1-reset-packed");
+    assert_eq!(row["shape"], serde_json::json!([3000, 7]));
+    assert_eq!(row["axis"], 0);
+    let boundaries = row["bytes"].as_u64().unwrap() as usize - 3 * tensor - 3000;
+    // Of sequences of 1 to 2048 steps.
+    assert!(boundaries.is_multiple_of(8) && boundaries >= 3 * 8, "{row}");
+}
+
+/// The row of a case of an affine scan that passes.
+fn bench(folder: &Folder, arguments: &str) -> serde_json::Value {
+    let arguments = format!("bench --op affine-scan {arguments} --backend cpu --json r.json");
+    let output = folder.run(&arguments);
+    assert_eq!(text(&output.stderr), "", "{arguments}");
+    assert_eq!(output.status.code(), Some(0), "{arguments}");
+    let rows: serde_json::Value = serde_json::from_slice(&folder.read("r.json")).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 1, "{arguments}");
+    rows[0].clone()
+}
+
+#[test]
+fn a_sweep_goes_through_all_choices() {
+    let folder = Folder::new();
+    let row = bench(&folder, "--shape 30,100,7 --axis 1 --sweep --initial");
+    assert_eq!(row["case"], "affine-scan (30, 100, 7) axis 1-initial");
+    // A CPU has one.
+    assert_eq!(row["strategy"], "cpu");
+    assert_eq!(row["picked"], true);
+    let output = folder.run("bench --op cumsum --shape 30,100 --axis 1 --sweep --backend cpu");
+    let stdout = text(&output.stdout);
+    for part in [
+        "\ncumsum     (30, 100)     1  cpu*  ",
+        "\nThe slowest that the rules pick:\n",
+        "\nAnother choice is faster by more than 5 % in 0 of 1 cases:\n",
+    ] {
+        assert!(stdout.contains(part), "{stdout}");
+    }
+}
+
+#[test]
+fn bench_tells_how_long_the_start_takes() {
+    let folder = Folder::new();
+    let output = folder.run("bench --startup --backend cpu --json r.json");
+    assert_eq!(output.status.code(), Some(0));
+    let rows: serde_json::Value = serde_json::from_slice(&folder.read("r.json")).unwrap();
+    let rows = rows.as_array().unwrap();
+    let steps: Vec<&str> = rows
+        .iter()
+        .map(|row| row["step"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "engine made",
+        "first result of reverse_cumsum",
+        "repeated result of reverse_cumsum",
+        "first result of affine_scan",
+        "repeated result of affine_scan",
+    ];
+    assert_eq!(steps, expected);
+    for (row, step) in rows.iter().zip(expected) {
+        assert!(row["ms"].as_f64().unwrap() > 0.0, "{row}");
+        let line = format!("\n{step} ");
+        assert!(text(&output.stdout).contains(&line), "{line}");
+    }
 }
 
 #[test]

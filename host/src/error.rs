@@ -187,7 +187,31 @@ pub enum Error {
         kernel: &'static str,
     },
 
-    /// Device memory for host tensors cannot be had.
+    /// An output overlaps with another array of the same call.
+    #[cfg(feature = "cuda")]
+    #[error("{operation}: {output} overlaps with {argument}, expected memory of its own")]
+    Overlap {
+        /// The operation asked for.
+        operation: Operation,
+        /// The name of the output.
+        output: &'static str,
+        /// The name of the other array.
+        argument: &'static str,
+    },
+
+    /// A run has other options than those that it was prepared with.
+    #[cfg(feature = "cuda")]
+    #[error(
+        "{operation}: {option} is not as it was prepared, expected the same options with other arrays at most"
+    )]
+    NotAsPrepared {
+        /// The operation asked for.
+        operation: Operation,
+        /// The name of the option.
+        option: &'static str,
+    },
+
+    /// Device memory for tensors on the host, for boundaries or for scratch cannot be had.
     #[cfg(feature = "cuda")]
     #[error("{operation}: cannot allocate {bytes} bytes of device memory for {what}")]
     OutOfDeviceMemory {

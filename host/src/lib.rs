@@ -77,7 +77,6 @@ pub mod gpu;
 mod methods;
 mod operation;
 mod options;
-#[cfg(feature = "cuda")]
 pub mod plan;
 pub mod reference;
 mod shape;

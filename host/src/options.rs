@@ -115,8 +115,9 @@ impl<'a, T: Element> Options<'a, T> {
             shape,
             extents,
         };
-        let states = check.common(self.boundaries, self.reset, self.initial)?;
-        check.length("final_state", self.final_state.as_deref(), states)
+        let states = check.states(self.boundaries)?;
+        check.common(states, length(self.reset), length(self.initial))?;
+        check.length("final_state", length(self.final_state.as_deref()), states)
     }
 }
 
@@ -185,22 +186,27 @@ impl<'a, T: Element> BackwardOptions<'a, T> {
             shape,
             extents,
         };
-        let states = check.common(self.boundaries, self.reset, self.initial)?;
-        check.length("d_initial", self.d_initial.as_deref(), states)?;
-        check.length("d_final", self.d_final, states)
+        let states = check.states(self.boundaries)?;
+        check.common(states, length(self.reset), length(self.initial))?;
+        check.length("d_initial", length(self.d_initial.as_deref()), states)?;
+        check.length("d_final", length(self.d_final), states)
     }
 }
 
+fn length<E>(option: Option<&[E]>) -> Option<usize> {
+    option.map(<[E]>::len)
+}
+
 /// Checks options against a call's shape.
-struct Check<'a> {
-    operation: Operation,
-    shape: &'a [usize],
-    extents: Extents,
+pub(crate) struct Check<'a> {
+    pub(crate) operation: Operation,
+    pub(crate) shape: &'a [usize],
+    pub(crate) extents: Extents,
 }
 
 impl Check<'_> {
-    /// How many states there are with these boundaries.
-    fn states(&self, boundaries: Option<&[usize]>) -> Result<usize> {
+    /// Checks the boundaries, and says how many states there are.
+    pub(crate) fn states(&self, boundaries: Option<&[usize]>) -> Result<usize> {
         let Self {
             operation, extents, ..
         } = *self;
@@ -243,32 +249,31 @@ impl Check<'_> {
         Ok(last.saturating_mul(extents.inner))
     }
 
-    /// Checks what scans and gradients have in common, and says how many states there are.
-    fn common<S>(
+    /// Checks the lengths of what scans and gradients have in common.
+    pub(crate) fn common(
         &self,
-        boundaries: Option<&[usize]>,
-        reset: Option<&[bool]>,
-        initial: Option<&[S]>,
-    ) -> Result<usize> {
-        let states = self.states(boundaries)?;
+        states: usize,
+        reset: Option<usize>,
+        initial: Option<usize>,
+    ) -> Result<()> {
         self.length("reset", reset, self.extents.outer * self.extents.len)?;
-        self.length("initial", initial, states)?;
-        Ok(states)
+        self.length("initial", initial, states)
     }
 
-    fn length<E>(
+    /// Checks the length of an option, if it is there.
+    pub(crate) fn length(
         &self,
         argument: &'static str,
-        option: Option<&[E]>,
+        option: Option<usize>,
         expected: usize,
     ) -> Result<()> {
         match option {
-            Some(option) if option.len() != expected => Err(Error::LengthMismatch {
+            Some(got) if got != expected => Err(Error::LengthMismatch {
                 operation: self.operation,
                 argument,
                 shape: self.shape.to_vec(),
                 expected,
-                got: option.len(),
+                got,
             }),
             _ => Ok(()),
         }

@@ -58,12 +58,12 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Words of 64 bits of scratch memory, which are zeroed before its first use.
+    /// Bytes of scratch memory, which are zeroed before its first use.
     #[must_use]
-    pub fn scratch_words(&self) -> usize {
+    pub fn scratch_bytes(&self) -> usize {
         match self {
             Self::Nothing | Self::Copy { .. } => 0,
-            Self::Scan { scratch_words, .. } => *scratch_words,
+            Self::Scan { scratch_words, .. } => scratch_words * size_of::<u64>(),
         }
     }
 }

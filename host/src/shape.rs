@@ -80,13 +80,11 @@ pub fn extents<T: Element>(operation: Operation, shape: &[usize], axis: isize) -
     })
 }
 
-/// Checks the lengths of a call's tensors against its shape, once for all back ends.
-pub(crate) fn validate<T: Element>(
+/// The [`extents`], if the operation is for elements of the type.
+pub(crate) fn supported_extents<T: Element>(
     operation: Operation,
-    inputs: &[usize],
     shape: &[usize],
     axis: isize,
-    out: Option<usize>,
 ) -> Result<Extents> {
     let extents = extents::<T>(operation, shape, axis)?;
     if operation.operator == Operator::AffineScan && !T::HAS_AFFINE_SCAN {
@@ -95,6 +93,18 @@ pub(crate) fn validate<T: Element>(
             element: T::NAME,
         });
     }
+    Ok(extents)
+}
+
+/// Checks the lengths of a call's tensors against its shape, once for all back ends.
+pub(crate) fn validate<T: Element>(
+    operation: Operation,
+    inputs: &[usize],
+    shape: &[usize],
+    axis: isize,
+    out: Option<usize>,
+) -> Result<Extents> {
+    let extents = supported_extents::<T>(operation, shape, axis)?;
     let names = operation.operator.arguments();
     if inputs.len() != names.len() {
         return Err(Error::InputCount {

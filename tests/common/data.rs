@@ -6,6 +6,16 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
+/// Random in [0, 1): a hash of an element's index and its array's (the finalizer of splitmix64).
+pub fn uniform(array: usize, index: usize) -> f32 {
+    let mut bits = (index as u64)
+        .wrapping_add((array as u64) << 48)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((bits ^ bits >> 31) >> 40) as f32 / (1 << 24) as f32
+}
+
 /// A step of the recurrence `h ↦ a·h + b`. For a cumulative sum, `b` is the element and `a` is ignored.
 #[derive(Clone, Copy)]
 pub struct Step {

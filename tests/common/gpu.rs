@@ -6,7 +6,7 @@ use super::{Backend, Call, Checked};
 use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::memory::DeviceBuffer;
 use ptxscan::gpu::cust::stream::{Stream, StreamFlags};
-use ptxscan::gpu::{DeviceView, DeviceViewMut, Gpu};
+use ptxscan::gpu::{DeviceOptions, DeviceView, DeviceViewMut, Gpu};
 use ptxscan::plan::strategies;
 use ptxscan::{Engine, Extents, Operator};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -141,11 +141,16 @@ impl Backend for DeviceViews {
         let extents = call.extents();
         if self.split && extents.elements() > 0 && extents.len > 1 {
             let [_, strategy] = strategies(extents);
-            let mut prepared =
-                self.gpu
-                    .prepare(call.operation, call.shape, call.axis, Some(strategy))?;
+            let plain = DeviceOptions::new;
+            let mut prepared = self.gpu.prepare(
+                call.operation,
+                call.shape,
+                call.axis,
+                &plain(),
+                Some(strategy),
+            )?;
             for _ in 0..2 {
-                prepared.run(&views, output.view_mut(), &stream)?;
+                prepared.run(&views, plain(), output.view_mut(), &stream)?;
             }
         } else {
             self.gpu.scan_device(
@@ -153,6 +158,7 @@ impl Backend for DeviceViews {
                 &views,
                 call.shape,
                 call.axis,
+                DeviceOptions::new(),
                 output.view_mut(),
                 &stream,
             )?;

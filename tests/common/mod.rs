@@ -7,6 +7,8 @@ pub mod cases;
 pub mod checks;
 pub mod data;
 #[cfg(feature = "cuda")]
+pub mod device;
+#[cfg(feature = "cuda")]
 pub mod emulator;
 pub mod expected;
 #[cfg(feature = "cuda")]

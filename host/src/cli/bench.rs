@@ -1,14 +1,15 @@
 //! `bench`: cases against a plain copy of the same bytes, for people and for programs.
 
-use super::case::{Case, label};
-use super::dtype::Dtype;
+use super::case::{Case, Variation, label};
 use super::format::{self, Column, Table, Tuple, widest};
 use super::measure::{Measurement, measure};
-use super::runner::shortage;
-use super::{BackendChoice, Failure, Outcome, Result, command_name, complain, npy};
+use super::runner::{Choice, shortage};
+#[cfg(feature = "cuda")]
+use super::small;
+use super::{BackendChoice, Failure, Outcome, Result, command_name, complain, npy, startup, sweep};
 use clap::ValueEnum;
 use ptxscan::plan::strategies;
-use ptxscan::{Engine, Operation};
+use ptxscan::{Engine, Operation, Operator};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,8 @@ fn after_help() -> String {
         "Named cases, which are all measured where none is asked for:\n{}\n\n\
          A median is of that many single runs, timed by events on a GPU and by the wall clock on a CPU, after a warm-up and \
          a check against 64-bit arithmetic. The copy is of half the case's bytes, so that as many are moved: by the driver on \
-         a GPU, by all threads on a CPU. A case that does not fit in memory is left out.",
+         a GPU, by all threads on a CPU. Bytes are those of all arrays that are read or written, masks and states included. \
+         A case that does not fit in memory is left out.",
         named.join("\n")
     )
 }
@@ -52,18 +54,24 @@ pub struct Arguments {
     /// Its axis; -1 is the last one
     #[arg(long, value_name = "N", allow_negative_numbers = true, requires = "op")]
     axis: Option<isize>,
-    /// The type of the elements
-    #[arg(long, value_enum, value_name = "TYPE", default_value_t)]
-    dtype: Dtype,
+    #[command(flatten)]
+    variation: Variation,
     /// What to compute on; auto is the first usable GPU, else the CPU
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t)]
     backend: BackendChoice,
-    /// Scan from the other end
-    #[arg(long)]
-    reverse: bool,
     /// How a GPU is to go about it, whatever the rules for plans say
     #[arg(long, value_enum, value_name = "STRATEGY")]
     strategy: Option<StrategyChoice>,
+    /// Measure all ways to go about the cases, in a few runs each, and mark what the rules for plans pick; where no case is asked for,
+    /// on a grid of shapes of 2^24 to 2^28 elements
+    #[arg(long, conflicts_with_all = ["strategy", "samples"])]
+    sweep: bool,
+    /// Measure the time from the start to a first result, in place of cases
+    #[arg(long, conflicts_with_all = ["cases", "op", "sweep", "strategy", "samples", "Variation"])]
+    startup: bool,
+    /// Measure small scans beside a kernel that does nothing, by replay of a CUDA graph, in place of cases
+    #[arg(long, conflicts_with_all = ["cases", "op", "sweep", "startup", "strategy", "samples", "Variation"])]
+    small: bool,
     /// How many runs a median is of, 20 at least
     #[arg(long, value_name = "RUNS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(20..))]
     samples: u32,
@@ -104,7 +112,7 @@ enum StrategyChoice {
 
 /// A row of the results.
 #[derive(serde::Serialize)]
-struct Row {
+pub struct Row {
     case: String,
     op: String,
     shape: Vec<usize>,
@@ -119,16 +127,27 @@ struct Row {
     copy_gbps: f64,
     of_copy: f64,
     rel_error: f64,
+    /// Of a sweep: how it was gone about, …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strategy: Option<&'static str>,
+    /// … and whether that is what the rules pick.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    picked: Option<bool>,
 }
 
 impl Row {
-    fn new(case: &Case, engine: &Engine, measurement: &Measurement) -> Self {
+    pub fn new(
+        case: &Case,
+        choice: Option<&Choice>,
+        engine: &Engine,
+        measurement: &Measurement,
+    ) -> Self {
         Self {
             case: case.name.clone(),
             op: command_name(case.operation),
             shape: case.shape.clone(),
             axis: case.axis,
-            dtype: case.dtype.name(),
+            dtype: case.variation.dtype.name(),
             backend: engine.backend().name(),
             device: engine.device_name(),
             median_ms: measurement.median * 1e3,
@@ -138,6 +157,8 @@ impl Row {
             copy_gbps: measurement.copy_gbps(),
             of_copy: measurement.of_copy(),
             rel_error: measurement.check.rel_error,
+            strategy: choice.map(|choice| choice.name),
+            picked: choice.map(|choice| choice.is_picked),
         }
     }
 }
@@ -152,7 +173,6 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
             StrategyChoice::Split => split,
         });
     }
-    let mut rows = Vec::new();
     if let Some(path) = &arguments.json {
         // Before minutes are spent on a file that cannot be written. What is in it stays until there is a row.
         std::fs::OpenOptions::new()
@@ -162,11 +182,26 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
             .map_err(npy::Error::Write)
             .map_err(Failure::file(path))?;
     }
+    let json = arguments.json.as_deref();
+    if arguments.startup {
+        return startup::run(arguments.backend, json, out);
+    }
     let engine = arguments.backend.engine()?;
+    if arguments.small {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = engine.as_gpu() {
+            return small::run(gpu, json, out);
+        }
+        return Err(Failure::SmallNeedsGpu);
+    }
+    if arguments.sweep {
+        return sweep::run(&engine, &cases, arguments.seed, json, out);
+    }
+    let mut rows = Vec::new();
     writeln!(
         out,
         "{} on the back end {} ({}), medians of {} runs\n",
-        arguments.dtype.name(),
+        arguments.variation.dtype.name(),
         engine.backend().name(),
         engine.device_name(),
         arguments.samples
@@ -185,10 +220,8 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
         if !measurement.check.passed() {
             outcome = Outcome::Wrong;
         }
-        rows.push(Row::new(case, &engine, &measurement));
-        if let Some(path) = &arguments.json {
-            write_json(path, &rows)?;
-        }
+        rows.push(Row::new(case, None, &engine, &measurement));
+        write_json(json, &rows)?;
     }
     if rows.is_empty() {
         return Err(Failure::NothingRan);
@@ -200,7 +233,17 @@ impl Arguments {
     fn cases(&self) -> Result<Vec<Case>> {
         let cases = match (self.op, self.axis) {
             (Some(op), Some(axis)) => vec![Case::new(op.operation(), &self.shape, axis)?],
-            _ if self.cases.is_empty() => Case::all(),
+            _ if self.cases.is_empty() => {
+                let all = if self.sweep {
+                    sweep::grid()
+                } else {
+                    Case::all()
+                };
+                let has_gradient = |case: &Case| case.operation.operator == Operator::AffineScan;
+                all.into_iter()
+                    .filter(|case| !self.variation.backward || has_gradient(case))
+                    .collect()
+            }
             _ => self
                 .cases
                 .iter()
@@ -209,8 +252,7 @@ impl Arguments {
         };
         cases
             .into_iter()
-            .map(|case| if self.reverse { case.reversed() } else { case })
-            .map(|case| case.of_type(self.dtype))
+            .map(|case| case.varied(&self.variation, self.seed))
             .collect()
     }
 }
@@ -256,18 +298,17 @@ fn cells(case: &Case, measurement: &Measurement) -> [String; 10] {
     ]
 }
 
-/// The name of a named case; the columns beside it say all of another one's.
+/// The name of a named case; of another one, what is different about it, as the columns beside it say the rest.
 fn short_name(case: &Case) -> &str {
-    // Only a label has a shape in it.
-    if case.name.contains('(') {
-        "-"
-    } else {
-        &case.name
+    match case.name.rsplit_once(" axis ") {
+        None => &case.name,
+        Some((_, axis)) => axis.find('-').map_or("-", |different| &axis[different..]),
     }
 }
 
-/// An array with an object a line, of a row or more.
-fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
+/// An array with an object a line, of a row or more; if there is a file for it.
+pub fn write_json(path: Option<&Path>, rows: &[impl serde::Serialize]) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
     let lines: Vec<String> = rows
         .iter()
         .map(|row| serde_json::to_string(row).map(|row| format!("  {row}")))

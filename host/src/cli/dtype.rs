@@ -34,6 +34,14 @@ impl Dtype {
         }
     }
 
+    /// Bytes of a state.
+    pub fn state_bytes(self) -> usize {
+        match self {
+            Dtype::F64 => size_of::<f64>(),
+            Dtype::F32 | Dtype::F16 | Dtype::Bf16 => size_of::<f32>(),
+        }
+    }
+
     /// The largest relative errors of rounding: in what a scan computes in, and of a result.
     pub fn unit_roundoffs(self) -> (f64, f64) {
         const HALF: f64 = 0.5;

@@ -3,7 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `files` | the commands on .npy files, with `array` (input and output), `npy` (the format) and `replacement` (a file that appears when complete) |
-//! | `demo`, `bench` | the commands that measure, with `case` (what), `data` (on what), `runner` (by what), `measure` (how), `check` (is it right) |
+//! | `demo`, `bench` | the commands that measure, with `sweep`, `startup` and `small` (other things that `bench` can do), `case` (what), `data` (on what), `runner` (by what), `measure` (how), `check` (is it right) |
 //! | `info` | what there is to compute on |
 //! | `format` | numbers, shapes and tables for people |
 
@@ -23,6 +23,10 @@ mod replacement;
 mod runner;
 #[cfg(feature = "cuda")]
 mod runner_gpu;
+#[cfg(feature = "cuda")]
+mod small;
+mod startup;
+mod sweep;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use ptxscan::{Engine, Operation};
@@ -101,6 +105,8 @@ enum Failure {
         axis: isize,
         problem: &'static str,
     },
+    #[error("expected a GPU for --small, got the back end cpu")]
+    SmallNeedsGpu,
     #[error("no case was run: none fits in memory")]
     NothingRan,
     #[error("standard output: {0}")]

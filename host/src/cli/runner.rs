@@ -1,25 +1,54 @@
-//! What measures one case on one back end.
+//! What measures cases on one back end.
 
-use super::Result;
-use super::case::Case;
+use super::case::{Case, Sequence};
 use super::data::{self, Inputs};
 use super::dtype::Measured;
-use super::{check, format};
-use ptxscan::{Direction, Engine, reference};
+use super::{Result, check, format};
+use ptxscan::plan::Strategy;
+use ptxscan::{BackwardOptions, Engine, Options};
 use rayon::prelude::*;
+use std::ops::Range;
 use std::time::Instant;
 
-/// A case's buffers on a back end. The output is NaN before the first run.
+/// The buffers of some cases on a back end, all of one operation and one variation.
 pub trait Runner {
-    /// Runs the case once.
+    /// The ways to go about a case: first what the rules pick, then the others that there are.
+    fn choices(&mut self, case: &Case) -> Result<Vec<Choice>>;
+
+    /// Goes over to a case. The outputs are NaN then.
+    fn take(&mut self, case: &Case) -> Result<()>;
+
+    /// Runs the case once, for results.
     fn run(&mut self) -> Result<()>;
 
-    /// A sequence of the output of that run, from its first step to its last.
-    fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f64>>;
+    /// What that run gave for a sequence.
+    fn results(&self, sequence: &Sequence) -> Result<Results>;
 
     /// Times runs, and copies of half the case's bytes, so that as many are moved. The `warm_up` first ones of each do
-    /// not count. The output is not the case's any more.
+    /// not count. The outputs are not the case's any more.
     fn time(&mut self, warm_up: usize, samples: usize) -> Result<Times>;
+}
+
+/// A way to go about a case.
+pub struct Choice {
+    pub name: &'static str,
+    pub strategy: Option<Strategy>,
+    pub is_picked: bool,
+}
+
+/// What a sequence comes to.
+pub struct Results {
+    /// Of each output, from the first step to the last.
+    pub outputs: Vec<Vec<f64>>,
+    /// The final state, or the gradient of the initial one; if there are states.
+    pub state: Option<f64>,
+}
+
+impl Results {
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = f64> {
+        self.outputs.iter().flatten().copied().chain(self.state)
+    }
 }
 
 /// What timing gives, in seconds.
@@ -63,9 +92,7 @@ pub fn shortage(engine: &Engine, case: &Case) -> Result<Option<Shortage>> {
         return super::runner_gpu::shortage(gpu, case);
     }
     let _ = engine;
-    let needed = sets(case) * case.bytes()
-        + Inputs::bytes(case.operation.operator, case.extents.elements())
-        + check::bytes(case);
+    let needed = sets(case) * case.bytes() + Inputs::bytes(case) + check::bytes(case);
     Ok(available_memory()
         .filter(|&available| available < needed)
         .map(|available| Shortage { needed, available }))
@@ -81,98 +108,236 @@ pub fn available_memory() -> Option<usize> {
     Some(kib * 1024)
 }
 
-/// Makes the case's buffers on the engine's device.
-pub fn prepare<'a, T: Measured>(
+/// Room for arrays of elements, of states and of steps, each for as many sets of a case as it is measured with.
+#[derive(Default)]
+pub struct Room {
+    pub elements: usize,
+    pub states: usize,
+    pub steps: usize,
+    /// Bytes that a copy reads, and writes.
+    pub copied: usize,
+}
+
+impl Room {
+    /// Room for each of the cases.
+    pub fn for_all(cases: &[Case]) -> Self {
+        let mut room = Self::default();
+        for case in cases {
+            let most =
+                |room: &mut usize, count| *room = (*room).max(place(sets(case), count).start);
+            most(&mut room.elements, case.extents.elements());
+            most(&mut room.copied, case.bytes() / 2);
+            if case.variation.initial {
+                most(&mut room.states, case.sequences());
+            }
+            if case.variation.reset {
+                most(&mut room.steps, case.steps());
+            }
+        }
+        room
+    }
+}
+
+/// Where an array of set number `set` is: each begins where any type is aligned.
+pub fn place(set: usize, count: usize) -> Range<usize> {
+    let start = set * count.next_multiple_of(256);
+    start..start + count
+}
+
+/// Makes buffers for the cases on the engine's device.
+pub fn prepare<'a, T: Measured<State: Measured>>(
     engine: &'a Engine,
-    case: &'a Case,
+    cases: &[Case],
     inputs: &Inputs,
 ) -> Result<Box<dyn Runner + 'a>> {
     #[cfg(feature = "cuda")]
     if let Some(gpu) = engine.as_gpu() {
         return Ok(Box::new(super::runner_gpu::GpuRunner::<T>::new(
-            gpu, case, inputs,
+            gpu, cases, inputs,
         )?));
     }
-    Ok(Box::new(CpuRunner::<T>::new(engine, case, inputs)))
+    Ok(Box::new(CpuRunner::<T>::new(engine, cases, inputs)))
 }
 
-/// Runs a case in host memory, by the wall clock.
-struct CpuRunner<'a, T> {
+/// Runs cases in host memory, by the wall clock.
+struct CpuRunner<'a, T: Measured<State: Measured>> {
     engine: &'a Engine,
-    case: &'a Case,
-    sets: Vec<Set<T>>,
-    /// The set that was used last.
+    case: Case,
+    /// The set that is next.
     current: usize,
-}
-
-struct Set<T> {
     inputs: Vec<Vec<T>>,
-    out: Vec<T>,
+    outputs: Vec<Vec<T>>,
+    /// States that are read.
+    states: Vec<Vec<T::State>>,
+    /// States that are written.
+    last: Vec<T::State>,
+    mask: Vec<bool>,
 }
 
-impl<'a, T: Measured> CpuRunner<'a, T> {
-    fn new(engine: &'a Engine, case: &'a Case, inputs: &Inputs) -> Self {
-        let elements = case.extents.elements();
-        let set = || Set {
-            inputs: inputs
-                .patterns()
-                .map(|pattern| data::repeated(pattern, elements))
-                .collect(),
-            out: vec![T::NAN; elements],
-        };
+impl<'a, T: Measured<State: Measured>> CpuRunner<'a, T> {
+    fn new(engine: &'a Engine, cases: &[Case], inputs: &Inputs) -> Self {
+        let room = Room::for_all(cases);
+        let mask = inputs.mask().iter().cycle();
         Self {
             engine,
-            case,
-            sets: std::iter::repeat_with(set).take(sets(case)).collect(),
+            case: cases[0].clone(),
             current: 0,
+            inputs: inputs
+                .patterns()
+                .map(|pattern| data::repeated(pattern, room.elements))
+                .collect(),
+            outputs: vec![vec![T::NAN; room.elements]; cases[0].outputs()],
+            states: inputs
+                .states()
+                .map(|pattern| data::repeated(pattern, room.states))
+                .collect(),
+            last: vec![T::State::NAN; room.states],
+            mask: mask.copied().take(room.steps).collect(),
         }
     }
 
-    fn copy(&mut self) {
-        let mut left = self.case.bytes() / 2 / size_of::<T>();
-        let Set { inputs, out } = self.next();
-        for input in inputs {
-            let elements = left.min(input.len());
-            left -= elements;
-            copy(&input[..elements], &mut out[..elements]);
+    /// The next set is the one after it.
+    fn next(&mut self) -> usize {
+        let set = self.current;
+        self.current = (set + 1) % sets(&self.case);
+        set
+    }
+
+    fn run_next(&mut self) -> Result<()> {
+        let set = self.next();
+        let case = &self.case;
+        let (shape, axis) = (&case.shape, case.axis as isize);
+        let elements = place(set, case.extents.elements());
+        let states = place(set, case.sequences());
+        let mask = case
+            .variation
+            .reset
+            .then(|| &self.mask[place(set, case.steps())]);
+        let read: Vec<&[T::State]> = self
+            .states
+            .iter()
+            .map(|array| &array[states.clone()])
+            .collect();
+        let written = case.variation.initial.then(|| &mut self.last[states]);
+        let inputs: Vec<&[T]> = self
+            .inputs
+            .iter()
+            .map(|array| &array[elements.clone()])
+            .collect();
+        let mut outputs: Vec<&mut [T]> = self
+            .outputs
+            .iter_mut()
+            .map(|array| &mut array[elements.clone()])
+            .collect();
+        match (&inputs[..], &mut outputs[..]) {
+            (&[a, h, dh], [da, db]) => {
+                let mut options = BackwardOptions::new();
+                if let (&[initial, d_final], Some(d_initial)) = (&read[..], written) {
+                    options = options
+                        .initial(initial)
+                        .d_final(d_final)
+                        .d_initial(d_initial);
+                }
+                if let Some(mask) = mask {
+                    options = options.reset(mask);
+                }
+                if let Some(boundaries) = &case.boundaries {
+                    options = options.boundaries(boundaries);
+                }
+                let direction = case.operation.direction;
+                self.engine.affine_scan_backward_into(
+                    direction,
+                    [a, h, dh],
+                    shape,
+                    axis,
+                    options,
+                    [da, db],
+                )?;
+            }
+            (inputs, [out]) => {
+                let mut options = Options::new().inclusion(case.inclusion());
+                if let (&[initial], Some(last)) = (&read[..], written) {
+                    options = options.initial(initial).final_state(last);
+                }
+                if let Some(mask) = mask {
+                    options = options.reset(mask);
+                }
+                if let Some(boundaries) = &case.boundaries {
+                    options = options.boundaries(boundaries);
+                }
+                self.engine
+                    .scan_with_into(case.operation, inputs, shape, axis, options, out)?;
+            }
+            _ => unreachable!("a scan has an output, and a gradient has two of three inputs"),
         }
-    }
-
-    fn next(&mut self) -> &mut Set<T> {
-        self.current = (self.current + 1) % self.sets.len();
-        &mut self.sets[self.current]
-    }
-}
-
-impl<T: Measured> Runner for CpuRunner<'_, T> {
-    fn run(&mut self) -> Result<()> {
-        let (engine, case) = (self.engine, self.case);
-        let Set { inputs, out } = self.next();
-        let inputs: Vec<&[T]> = inputs.iter().map(Vec::as_slice).collect();
-        engine.scan_into(
-            case.operation,
-            &inputs,
-            &case.shape,
-            case.axis as isize,
-            out,
-        )?;
         Ok(())
     }
 
-    fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f64>> {
-        let out = &self.sets[self.current].out;
-        let steps = reference::steps(self.case.extents, Direction::Forward, outer, inner);
-        Ok(steps.map(|index| out[index].to_f64()).collect())
+    fn copy_next(&mut self) {
+        let set = self.next();
+        let elements = place(set, self.case.extents.elements());
+        let (mut left, from_all) = (self.case.bytes() / 2 / size_of::<T>(), elements.len());
+        let out = &mut self.outputs[0][elements.clone()];
+        for input in self.inputs.iter().cycle() {
+            let count = left.min(from_all);
+            copy(&input[elements.clone()][..count], &mut out[..count]);
+            left -= count;
+            if left == 0 {
+                break;
+            }
+        }
+    }
+}
+
+impl<T: Measured<State: Measured>> Runner for CpuRunner<'_, T> {
+    fn choices(&mut self, _: &Case) -> Result<Vec<Choice>> {
+        Ok(vec![Choice {
+            name: "cpu",
+            strategy: None,
+            is_picked: true,
+        }])
+    }
+
+    fn take(&mut self, case: &Case) -> Result<()> {
+        for output in &mut self.outputs {
+            output[..case.extents.elements()].fill(T::NAN);
+        }
+        self.last.fill(T::State::NAN);
+        self.case = case.clone();
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<()> {
+        self.current = 0;
+        self.run_next()
+    }
+
+    fn results(&self, sequence: &Sequence) -> Result<Results> {
+        let Sequence {
+            steps,
+            channel,
+            state,
+        } = sequence;
+        let output = |output: &Vec<T>| {
+            let indices = steps
+                .clone()
+                .map(|step| step * self.case.extents.inner + channel);
+            indices.map(|index| output[index].to_f64()).collect()
+        };
+        Ok(Results {
+            outputs: self.outputs.iter().map(output).collect(),
+            state: self.last.get(*state).map(|state| state.to_f64()),
+        })
     }
 
     fn time(&mut self, warm_up: usize, samples: usize) -> Result<Times> {
         let mut times = Times::default();
         for sample in 0..warm_up + samples {
             let start = Instant::now();
-            self.run()?;
+            self.run_next()?;
             let run = start.elapsed();
             let start = Instant::now();
-            self.copy();
+            self.copy_next();
             let copy = start.elapsed();
             if sample >= warm_up {
                 times.runs.push(run.as_secs_f64());

@@ -1,17 +1,20 @@
-//! What measures a case on a GPU, and what there is to say of GPUs.
+//! What measures cases on a GPU, and what there is to say of GPUs.
 
-use super::case::Case;
+use super::case::{Case, Sequence};
 use super::data::{self, Inputs};
 use super::dtype::Measured;
-use super::runner::{Runner, Shortage, Times, sets};
+use super::runner::{Choice, Results, Room, Runner, Shortage, Times, place, sets};
 use super::{Result, format};
-use ptxscan::CudaError;
 use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::error::CudaResult;
 use ptxscan::gpu::cust::event::{Event, EventFlags};
 use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer};
 use ptxscan::gpu::cust::stream::{Stream, StreamFlags};
-use ptxscan::gpu::{DeviceView, DeviceViewMut, Gpu, Prepared, cust, device_count, ptx};
+use ptxscan::gpu::{
+    DeviceOptions, DeviceView, DeviceViewMut, Gpu, Prepared, cust, device_count, ptx,
+};
+use ptxscan::plan::{Plan, Strategy, strategies};
+use ptxscan::{CudaError, Error};
 use std::io::Write;
 
 /// Whether the GPU's memory is too small for the case and for the copies.
@@ -21,88 +24,188 @@ pub fn shortage(gpu: &Gpu, case: &Case) -> Result<Option<Shortage>> {
     Ok((available < needed).then_some(Shortage { needed, available }))
 }
 
-/// Runs a case in device memory, by the device's clock.
-pub struct GpuRunner<'a, T: Measured> {
+/// Runs cases in device memory, by the device's clock.
+pub struct GpuRunner<'a, T: Measured<State: Measured>> {
     gpu: &'a Gpu,
-    case: &'a Case,
-    prepared: Prepared<'a, T>,
+    case: Case,
+    prepared: Option<Prepared<'a, T>>,
     stream: Stream,
-    sets: Vec<Set>,
-    /// The set that was used last.
+    /// The set that is next.
     current: usize,
+    buffers: Buffers,
 }
 
-struct Set {
+/// Room for the arrays of each set.
+struct Buffers {
     inputs: Vec<DeviceBuffer<u8>>,
-    out: DeviceBuffer<u8>,
-    /// The copy's source and destination, half the case's bytes each.
+    outputs: Vec<DeviceBuffer<u8>>,
+    /// States that are read.
+    states: Vec<DeviceBuffer<u8>>,
+    /// States that are written.
+    last: DeviceBuffer<u8>,
+    mask: DeviceBuffer<u8>,
+    /// The copy's source and destination.
     from: DeviceBuffer<u8>,
     to: DeviceBuffer<u8>,
 }
 
-impl<'a, T: Measured> GpuRunner<'a, T> {
-    /// Makes the case's buffers.
-    pub fn new(gpu: &'a Gpu, case: &'a Case, inputs: &Inputs) -> Result<Self> {
-        gpu.make_current()?;
-        let bytes = case.extents.elements() * size_of::<T>();
-        let copied = case.bytes() / 2;
-        let first = inputs.patterns().next().expect("an operation has an input");
-        let first = &data::repeated::<T>(first, first.len());
-        let set = || -> Result<Set> {
-            Ok(Set {
-                inputs: inputs
-                    .patterns()
-                    .map(|pattern| repeated(&data::repeated::<T>(pattern, pattern.len()), bytes))
-                    .collect::<Result<_>>()?,
-                out: repeated(&[T::NAN; 1024], bytes)?,
-                from: repeated(first, copied)?,
-                to: repeated(first, copied)?,
-            })
+/// What a run gets.
+type Arguments<'a, T> = (
+    Vec<DeviceView<'a, T>>,
+    DeviceOptions<'a, T>,
+    DeviceViewMut<'a, T>,
+);
+
+impl Buffers {
+    fn new<T: Measured<State: Measured>>(
+        case: &Case,
+        room: &Room,
+        inputs: &Inputs,
+    ) -> Result<Self> {
+        let tensor = |pattern: &[f32]| {
+            let pattern = data::repeated::<T>(pattern, pattern.len());
+            repeated(&pattern, room.elements * size_of::<T>())
         };
-        let sets = (0..sets(case)).map(|_| set()).collect::<Result<_>>()?;
-        // The buffers were filled on another stream.
+        let states = |pattern: &[f32]| {
+            let pattern = data::repeated::<T::State>(pattern, pattern.len());
+            repeated(&pattern, room.states * size_of::<T::State>())
+        };
+        let first = inputs.patterns().next().unwrap_or_default();
+        let copied = || {
+            let pattern = data::repeated::<T>(first, first.len());
+            repeated(&pattern, room.copied)
+        };
+        let buffers = Self {
+            inputs: inputs.patterns().map(tensor).collect::<Result<_>>()?,
+            outputs: (0..case.outputs())
+                .map(|_| tensor(&[0.0]))
+                .collect::<Result<_>>()?,
+            states: inputs.states().map(states).collect::<Result<_>>()?,
+            last: states(&[0.0])?,
+            mask: repeated(inputs.mask(), room.steps)?,
+            from: copied()?,
+            to: copied()?,
+        };
+        // They were filled on another stream.
         CurrentContext::synchronize().map_err(CudaError::from)?;
+        Ok(buffers)
+    }
+
+    /// The arguments of a case with set number `set`, but for boundaries.
+    fn arguments<'a, T: Measured<State: Measured>>(
+        &'a mut self,
+        case: &Case,
+        set: usize,
+    ) -> Arguments<'a, T> {
+        const FITS: &str = "there is room for the cases that the buffers were made for";
+        let elements = place(set, case.extents.elements());
+        let states = place(set, case.sequences());
+        let inputs = self.inputs.iter().map(|buffer| {
+            let view = DeviceView::of_bytes(buffer);
+            view.slice(elements.clone()).expect(FITS)
+        });
+        let mut options = DeviceOptions::new().inclusion(case.inclusion());
+        if let Some(buffer) = self.states.first() {
+            let initial = DeviceView::<T::State>::of_bytes(buffer);
+            let last = DeviceViewMut::<T::State>::of_bytes(&mut self.last);
+            options = options
+                .initial(initial.slice(states.clone()).expect(FITS))
+                .final_state(last.slice(states).expect(FITS));
+        }
+        if case.variation.reset {
+            let mask = DeviceView::from(&self.mask);
+            options = options.reset(mask.slice(place(set, case.steps())).expect(FITS));
+        }
+        let out = DeviceViewMut::of_bytes(&mut self.outputs[0]);
+        (inputs.collect(), options, out.slice(elements).expect(FITS))
+    }
+}
+
+impl<'a, T: Measured<State: Measured>> GpuRunner<'a, T> {
+    /// Makes buffers for the cases.
+    ///
+    /// # Errors
+    /// They are gradients, which GPUs lack; or what the driver reports.
+    pub fn new(gpu: &'a Gpu, cases: &[Case], inputs: &Inputs) -> Result<Self> {
+        let case = cases[0].clone();
+        if case.variation.backward {
+            return Err(Error::Unsupported {
+                operation: case.operation,
+                what: "the gradient",
+            }
+            .into());
+        }
+        gpu.make_current()?;
         Ok(Self {
             gpu,
-            case,
-            prepared: gpu.prepare(
-                case.operation,
-                &case.shape,
-                case.axis as isize,
-                case.strategy,
-            )?,
+            prepared: None,
             stream: Stream::new(StreamFlags::NON_BLOCKING, None).map_err(CudaError::from)?,
-            sets,
             current: 0,
+            buffers: Buffers::new::<T>(&case, &Room::for_all(cases), inputs)?,
+            case,
         })
+    }
+
+    fn prepare(
+        &mut self,
+        case: &Case,
+        strategy: Option<Strategy>,
+    ) -> Result<Prepared<'a, T>, Error> {
+        let (_, mut options, _) = self.buffers.arguments(case, 0);
+        if let Some(boundaries) = &case.boundaries {
+            options = options.boundaries(boundaries);
+        }
+        let axis = case.axis as isize;
+        self.gpu
+            .prepare(case.operation, &case.shape, axis, &options, strategy)
+    }
+
+    /// The next set is the one after it.
+    fn next(&mut self) -> usize {
+        let set = self.current;
+        self.current = (set + 1) % sets(&self.case);
+        set
     }
 
     /// Puts a run, with the next set, on the stream.
     fn enqueue_run(&mut self) -> Result<()> {
-        self.current = (self.current + 1) % self.sets.len();
-        let Set { inputs, out, .. } = &mut self.sets[self.current];
-        let inputs: Vec<DeviceView<T>> = inputs.iter().map(DeviceView::of_bytes).collect();
-        let out = DeviceViewMut::of_bytes(out);
+        let set = self.next();
+        let (inputs, options, out) = self.buffers.arguments::<T>(&self.case, set);
+        let prepared = self.prepared.as_ref();
+        let prepared = prepared.expect("a case is taken before it is run");
         // SAFETY: the buffers are this runner's, which uses them on this stream only, and waits for it before it reads
         // them or gives them up.
-        unsafe { self.prepared.run_async(&inputs, out, &self.stream) }?;
+        unsafe { prepared.run_async(&inputs, options, out, &self.stream) }?;
         Ok(())
     }
 
     /// Puts a copy, with the buffers of the next set, on the stream.
     fn enqueue_copy(&mut self) -> Result<()> {
-        self.current = (self.current + 1) % self.sets.len();
-        let Set { from, to, .. } = &mut self.sets[self.current];
-        // SAFETY: both buffers have `from.len()` bytes; as for their use, see `enqueue_run`.
+        let set = self.next();
+        let bytes = place(set, self.case.bytes() / 2);
+        let Buffers { from, to, .. } = &self.buffers;
+        assert!(bytes.end <= from.len() && bytes.end <= to.len());
+        // SAFETY: both buffers have these bytes; as for their use, see `enqueue_run`.
         let code = unsafe {
             cust::sys::cuMemcpyDtoDAsync_v2(
-                to.as_device_ptr().as_raw(),
-                from.as_device_ptr().as_raw(),
-                from.len(),
+                to.as_device_ptr().as_raw() + bytes.start as u64,
+                from.as_device_ptr().as_raw() + bytes.start as u64,
+                bytes.len(),
                 self.stream.as_inner(),
             )
         };
         check(code)
+    }
+
+    /// Fills the arrays of the first set in `buffer` with NaNs: of all types, that is what has every bit set.
+    fn fill_with_nan(&self, buffer: &DeviceBuffer<u8>, bytes: usize) -> Result<()> {
+        assert!(bytes <= buffer.len());
+        if bytes == 0 {
+            return Ok(());
+        }
+        let address = buffer.as_device_ptr().as_raw();
+        // SAFETY: the buffer has as many bytes; as for its use, see `enqueue_run`.
+        check(unsafe { cust::sys::cuMemsetD8Async(address, 0xff, bytes, self.stream.as_inner()) })
     }
 
     fn event(&self) -> Result<Event> {
@@ -144,8 +247,41 @@ impl<'a, T: Measured> GpuRunner<'a, T> {
     }
 }
 
-impl<T: Measured> Runner for GpuRunner<'_, T> {
+impl<T: Measured<State: Measured>> Runner for GpuRunner<'_, T> {
+    fn choices(&mut self, case: &Case) -> Result<Vec<Choice>> {
+        let [whole, split] = strategies(case.extents);
+        let mut plans: Vec<Plan> = Vec::new();
+        let mut choices = Vec::new();
+        for strategy in [None, Some(whole), Some(split)] {
+            let plan = match self.prepare(case, strategy) {
+                Err(Error::NoPlan { .. }) if strategy.is_some() => continue,
+                prepared => prepared?.plan().clone(),
+            };
+            if plans.contains(&plan) {
+                continue;
+            }
+            choices.push(Choice {
+                name: name(&plan),
+                strategy,
+                is_picked: strategy.is_none(),
+            });
+            plans.push(plan);
+        }
+        Ok(choices)
+    }
+
+    fn take(&mut self, case: &Case) -> Result<()> {
+        self.prepared = Some(self.prepare(case, case.strategy)?);
+        for output in &self.buffers.outputs {
+            self.fill_with_nan(output, case.extents.elements() * size_of::<T>())?;
+        }
+        self.fill_with_nan(&self.buffers.last, self.buffers.last.len())?;
+        self.case = case.clone();
+        Ok(())
+    }
+
     fn run(&mut self) -> Result<()> {
+        self.current = 0;
         self.enqueue_run()?;
         self.synchronize()
     }
@@ -157,55 +293,100 @@ impl<T: Measured> Runner for GpuRunner<'_, T> {
         })
     }
 
-    fn sequence(&self, outer: usize, inner: usize) -> Result<Vec<f64>> {
-        let element = size_of::<T>();
-        let extents = self.case.extents;
-        let mut sequence = vec![T::default(); extents.len];
-        let first = outer * extents.len * extents.inner + inner;
-        let out = &self.sets[self.current].out;
-        // A column of a matrix of `len` rows and `inner` columns.
-        let copy = cust::sys::CUDA_MEMCPY2D {
-            srcXInBytes: 0,
-            srcY: 0,
-            srcMemoryType: cust::sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            srcHost: std::ptr::null(),
-            srcDevice: out.as_device_ptr().as_raw() + (first * element) as u64,
-            srcArray: std::ptr::null_mut(),
-            srcPitch: extents.inner * element,
-            dstXInBytes: 0,
-            dstY: 0,
-            dstMemoryType: cust::sys::CUmemorytype::CU_MEMORYTYPE_HOST,
-            dstHost: sequence.as_mut_ptr().cast(),
-            dstDevice: 0,
-            dstArray: std::ptr::null_mut(),
-            dstPitch: element,
-            WidthInBytes: element,
-            Height: extents.len,
-        };
-        assert!(outer < extents.outer && inner < extents.inner);
+    fn results(&self, sequence: &Sequence) -> Result<Results> {
+        let Sequence {
+            steps,
+            channel,
+            state,
+        } = sequence;
+        let inner = self.case.extents.inner;
         self.gpu.make_current()?;
-        // SAFETY: by the assertion, step t is element `first + t·inner < elements` of the output, and `sequence` has
-        // `len` elements; the stream has been waited for, and the copy returns when it is done.
-        check(unsafe { cust::sys::cuMemcpy2DUnaligned_v2(&copy) })?;
-        Ok(sequence.into_iter().map(T::to_f64).collect())
+        let output = |buffer: &DeviceBuffer<u8>| -> Result<Vec<f64>> {
+            let first = steps.start * inner + channel;
+            let values = strided::<T>(buffer, first, inner, steps.len())?;
+            Ok(values.into_iter().map(T::to_f64).collect())
+        };
+        let outputs = self.buffers.outputs.iter().map(output);
+        let has_states = self.case.variation.initial;
+        let state = has_states
+            .then(|| strided::<T::State>(&self.buffers.last, *state, 1, 1))
+            .transpose()?;
+        Ok(Results {
+            outputs: outputs.collect::<Result<_>>()?,
+            state: state.map(|state| state[0].to_f64()),
+        })
     }
 }
 
-impl<T: Measured> Drop for GpuRunner<'_, T> {
+/// What a plan does first.
+fn name(plan: &Plan) -> &'static str {
+    match plan {
+        Plan::Nothing => "nothing",
+        Plan::Copy { .. } => "copy",
+        Plan::Scan { launches, .. } => match launches[0].kernel.strategy {
+            Strategy::Rows => "rows",
+            Strategy::Columns => "columns",
+            Strategy::SplitRows => "split rows",
+            Strategy::SplitColumns => "split columns",
+        },
+    }
+}
+
+/// Elements of a buffer that nothing is writing: `len` of them, `stride` apart, from number `first` on.
+fn strided<T: Measured>(
+    buffer: &DeviceBuffer<u8>,
+    first: usize,
+    stride: usize,
+    len: usize,
+) -> Result<Vec<T>> {
+    let element = size_of::<T>();
+    let mut values = vec![T::default(); len];
+    if len == 0 {
+        return Ok(values);
+    }
+    // A column of a matrix of `len` rows and `stride` columns.
+    let copy = cust::sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: cust::sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        srcHost: std::ptr::null(),
+        srcDevice: buffer.as_device_ptr().as_raw() + (first * element) as u64,
+        srcArray: std::ptr::null_mut(),
+        srcPitch: stride * element,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: cust::sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        dstHost: values.as_mut_ptr().cast(),
+        dstDevice: 0,
+        dstArray: std::ptr::null_mut(),
+        dstPitch: element,
+        WidthInBytes: element,
+        Height: len,
+    };
+    assert!((first + (len - 1) * stride + 1) * element <= buffer.len());
+    // SAFETY: by the assertion the buffer has the elements, and `values` has as many; the copy returns when it is done.
+    check(unsafe { cust::sys::cuMemcpy2DUnaligned_v2(&copy) })?;
+    Ok(values)
+}
+
+impl<T: Measured<State: Measured>> Drop for GpuRunner<'_, T> {
     fn drop(&mut self) {
         // After an error there may still be work on the stream. If waiting fails, the context is lost, and its buffers with it.
         let _ = self.stream.synchronize();
     }
 }
 
-/// A buffer of `bytes` bytes that repeats `pattern`.
-fn repeated<T: Measured>(pattern: &[T], bytes: usize) -> Result<DeviceBuffer<u8>> {
-    // SAFETY: numbers have no padding, so that all of their bytes are initialised.
+/// A buffer of `bytes` bytes that repeats `pattern`, which is of numbers or of booleans.
+fn repeated<V: Copy>(pattern: &[V], bytes: usize) -> Result<DeviceBuffer<u8>> {
+    // SAFETY: they have no padding, so that all of their bytes are initialised.
     let pattern =
         unsafe { std::slice::from_raw_parts(pattern.as_ptr().cast::<u8>(), size_of_val(pattern)) };
     let fill = || -> CudaResult<_> {
         // SAFETY: every byte is written below before the buffer is returned.
         let buffer = unsafe { DeviceBuffer::uninitialized(bytes) }?;
+        if bytes == 0 {
+            return Ok(buffer);
+        }
         let mut filled = pattern.len().min(bytes);
         buffer.index(..filled).copy_from(&pattern[..filled])?;
         while filled < bytes {

@@ -1,10 +1,15 @@
 //! The GPU back end: plans carried out through `cust`. The only launch of a kernel is here.
 
+mod graph;
+mod memory;
+mod options;
 mod prepared;
 pub mod ptx;
 mod view;
 
 pub use cust;
+pub use graph::Graph;
+pub use options::DeviceOptions;
 pub use prepared::Prepared;
 pub use view::{DeviceView, DeviceViewMut};
 
@@ -12,15 +17,15 @@ use crate::element::Element;
 use crate::error::{CudaError, Error, Result};
 use crate::methods::methods;
 use crate::operation::Operation;
-use crate::options::{BackwardOptions, Inclusion, Options};
-use crate::plan::{self, DeviceLimits, Launch, Packed, Plan, PlanBuilder};
+use crate::options::{BackwardOptions, Options};
+use crate::plan::{DeviceLimits, Launch, Plan, PlanBuilder};
 use crate::shape::{self, Extents};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
-use cust::memory::DeviceBuffer;
 use cust::module::{Module, ModuleJitOption};
 use cust::stream::{Stream, StreamFlags};
 use cust::sys;
+use memory::Memory;
 use ptxscan_kernels::entry::{KERNELS, Kernel};
 use std::ffi::c_void;
 use std::fmt;
@@ -87,9 +92,10 @@ fn check(code: sys::CUresult) -> Result<(), CudaError> {
     }
 }
 
-/// The addresses of what an operation reads and writes besides its inputs and its output; 0 where it is not there.
-#[derive(Clone, Copy, Default)]
-struct Extras {
+/// The addresses of what an operation reads and writes; 0 where it is not there.
+struct Arrays {
+    inputs: Vec<u64>,
+    out: u64,
     initial: u64,
     last: u64,
     mask: u64,
@@ -218,110 +224,93 @@ impl Gpu {
     /// memory. It returns when the result is there.
     ///
     /// # Shapes
-    /// All of them are row-major tensors of `shape`. A negative `axis` counts from the end.
+    /// The inputs and `out` are row-major tensors of `shape`. A negative `axis` counts from the end. Arrays of the options are as
+    /// [`Options`] has them.
+    ///
+    /// # Aliasing
+    /// `out`, and the final states, overlap with no other array: no scan is done in place. (A carry that is infinite or NaN makes
+    /// kernels read the inputs once more, when some of the result is written.)
     ///
     /// # Errors
     /// [`Error`] says which argument does not fit, or what the driver reports.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "those of scan_with_into, and a stream"
+    )]
     pub fn scan_device<T: Element>(
         &self,
         operation: Operation,
         inputs: &[DeviceView<'_, T>],
         shape: &[usize],
         axis: isize,
+        options: DeviceOptions<'_, T>,
         out: DeviceViewMut<'_, T>,
         stream: &Stream,
     ) -> Result<()> {
-        // SAFETY: the views borrow their buffers until this returns, and by then the stream is done.
-        unsafe { self.scan_device_async(operation, inputs, shape, axis, out, stream)? };
-        stream.synchronize().doing("wait for the stream")
+        // SAFETY: the views borrow their buffers until this returns, and by then the stream is done, also after an error.
+        let enqueued =
+            unsafe { self.scan_device_async(operation, inputs, shape, axis, options, out, stream) };
+        let done = stream.synchronize().doing("wait for the stream");
+        enqueued.and(done)
     }
 
-    /// As [`scan_device`](Self::scan_device), but it returns when the work is on the stream.
+    /// As [`scan_device`](Self::scan_device), but it returns when the work is on the stream. Memory for boundaries and for scratch is
+    /// allocated and given up on the stream too.
     ///
     /// # Errors
     /// As for [`scan_device`](Self::scan_device). An error of the work itself is seen when the stream is waited for.
     ///
     /// # Safety
-    /// Until the stream has done the work, the buffers live, and nothing else writes the inputs or accesses `out`.
+    /// Until the stream has done the work, and also after an error, which can come when some of it is on the stream:
+    /// - the buffers live, and so do the boundaries;
+    /// - nothing else writes what the scan reads, or accesses what it writes.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "those of scan_with_into, and a stream"
+    )]
     pub unsafe fn scan_device_async<T: Element>(
         &self,
         operation: Operation,
         inputs: &[DeviceView<'_, T>],
         shape: &[usize],
         axis: isize,
+        options: DeviceOptions<'_, T>,
         out: DeviceViewMut<'_, T>,
         stream: &Stream,
     ) -> Result<()> {
         let lengths: Vec<usize> = inputs.iter().map(DeviceView::len).collect();
         let extents = shape::validate::<T>(operation, &lengths, shape, axis, Some(out.len()))?;
-        let addresses: Vec<u64> = inputs.iter().map(DeviceView::address).collect();
+        let states = options.states(operation, shape, extents)?;
+        options.validate(operation, inputs, shape, extents, states, &out)?;
+        self.make_current()?;
         // SAFETY: the lengths are those of the shape, and the rest is the caller's obligation.
-        unsafe { self.enqueue::<T>(operation, extents, &addresses, out.address(), stream) }
+        unsafe { self.enqueue(operation, extents, inputs, &options, &out, stream) }
     }
 
-    /// Puts an operation on a stream. Its scratch memory, if it needs some, is allocated and given up on the stream too.
+    /// Puts a scan on a stream.
     ///
     /// # Safety
-    /// The addresses are of arrays of as many elements as `extents` has, aligned to an element; they stay valid until
-    /// the stream has done the work, and nothing else writes the inputs or accesses `out` until then.
+    /// The arrays are as long as the extents and the options say. The rest is as for
+    /// [`scan_device_async`](Self::scan_device_async).
     unsafe fn enqueue<T: Element>(
         &self,
         operation: Operation,
         extents: Extents,
-        inputs: &[u64],
-        out: u64,
+        inputs: &[DeviceView<'_, T>],
+        options: &DeviceOptions<'_, T>,
+        out: &DeviceViewMut<'_, T>,
         stream: &Stream,
     ) -> Result<()> {
-        self.make_current()?;
-        let plan = self.plan(Self::planned::<T>(operation, extents), operation, extents)?;
-        // SAFETY: says the caller.
-        unsafe { self.execute_once(operation, &plan, inputs, out, Extras::default(), stream) }
-    }
-
-    /// Puts a plan's work on a stream, with scratch memory of its own, which is allocated and given up on the stream too.
-    ///
-    /// # Safety
-    /// As [`execute`](Self::execute), but for the scratch memory.
-    unsafe fn execute_once(
-        &self,
-        operation: Operation,
-        plan: &Plan,
-        inputs: &[u64],
-        out: u64,
-        extras: Extras,
-        stream: &Stream,
-    ) -> Result<()> {
-        let words = plan.scratch_words();
-        if words == 0 {
-            // SAFETY: says the caller.
-            return unsafe { self.execute(plan, inputs, out, extras, 0, stream) };
-        }
-        let bytes = words * size_of::<u64>();
-        let raw = stream.as_inner();
-        let mut scratch = 0;
-        // SAFETY: the memory is used on the stream, between its allocation and its release there. The rest says the caller.
-        unsafe {
-            match sys::cuMemAllocAsync(&mut scratch, bytes, raw) {
-                sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-                    return Err(Error::OutOfDeviceMemory {
-                        operation,
-                        what: "scratch",
-                        bytes,
-                    });
-                }
-                code => check(code).doing("allocate scratch memory")?,
-            }
-            let run = check(sys::cuMemsetD8Async(scratch, 0, bytes, raw))
-                .doing("clear scratch memory")
-                .and_then(|()| self.execute(plan, inputs, out, extras, scratch, stream));
-            let freed = check(sys::cuMemFreeAsync(scratch, raw)).doing("give up scratch memory");
-            run.and(freed)
-        }
-    }
-
-    /// What is planned for an operation.
-    fn planned<T: Element>(operation: Operation, extents: Extents) -> PlanBuilder {
-        PlanBuilder::new(operation, T::KERNEL_NAME, extents)
+        let plan = self.plan(options.planned(operation, extents), operation, extents)?;
+        let copy = |boundaries: &[usize]| {
+            // SAFETY: the boundaries live until the stream has done the work, says the caller.
+            unsafe { Memory::copy_of(operation, "boundaries", boundaries, stream) }
+        };
+        let boundaries = options.host_boundaries().map(copy).transpose()?;
+        let scratch = Memory::zeroed(operation, "scratch", plan.scratch_bytes(), stream)?;
+        let arrays = options.arrays(inputs, out, boundaries.as_ref().map_or(0, Memory::address));
+        // SAFETY: the plan is for these arrays, and the scratch memory is its own. The rest says the caller.
+        unsafe { self.execute(&plan, &arrays, scratch.address(), stream) }
     }
 
     /// The plan on this device.
@@ -334,37 +323,40 @@ impl Gpu {
     /// Puts a plan's work on a stream.
     ///
     /// # Safety
-    /// As [`enqueue`](Self::enqueue); the plan is for these arrays; the scratch memory has as many words as it says, which were zero
-    /// before the first run, and no other run uses it until the stream has done the work.
+    /// The plan is for these arrays; the scratch memory has as many words as it says, which were zero before the first run, and no
+    /// other run uses it until the stream has done the work. The rest is as for [`scan_device_async`](Self::scan_device_async).
     unsafe fn execute(
         &self,
         plan: &Plan,
-        inputs: &[u64],
-        out: u64,
-        extras: Extras,
+        arrays: &Arrays,
         scratch: u64,
         stream: &Stream,
     ) -> Result<()> {
         match plan {
             Plan::Nothing => Ok(()),
             Plan::Copy { input, bytes } => {
+                let (out, input) = (arrays.out, arrays.inputs[*input]);
                 // SAFETY: both arrays have as many bytes, says the caller.
-                let code = unsafe {
-                    sys::cuMemcpyDtoDAsync_v2(out, inputs[*input], *bytes, stream.as_inner())
-                };
+                let code =
+                    unsafe { sys::cuMemcpyDtoDAsync_v2(out, input, *bytes, stream.as_inner()) };
                 check(code).doing("copy on the device")
             }
-            Plan::Scan { launches, .. } => launches.iter().try_for_each(|launch| {
-                let Extras {
+            Plan::Scan { launches, .. } => {
+                let Arrays {
+                    inputs,
+                    out,
                     initial,
                     last,
                     mask,
                     boundaries,
-                } = extras;
-                let arrays = [inputs, &[out, initial, last, mask, boundaries, scratch]].concat();
-                // SAFETY: the plan's kernels take these arrays and the plan's extents, which are those of the arrays.
-                unsafe { self.launch(launch, &arrays, stream) }
-            }),
+                } = arrays;
+                let others = [*out, *initial, *last, *mask, *boundaries, scratch];
+                let arrays = [inputs.as_slice(), &others].concat();
+                launches.iter().try_for_each(|launch| {
+                    // SAFETY: the plan's kernels take these arrays and the plan's extents, which are those of the arrays.
+                    unsafe { self.launch(launch, &arrays, stream) }
+                })
+            }
         }
     }
 
@@ -443,130 +435,79 @@ impl Gpu {
         options: Options<'_, T>,
         out: &mut [MaybeUninit<T>],
     ) -> Result<()> {
-        let Options {
-            inclusion,
-            initial,
-            final_state,
-            reset,
-            boundaries,
-        } = options;
-        let planned = Self::planned::<T>(operation, extents)
-            .options(
-                plan::Options::INITIAL
-                    .only_if(initial.is_some())
-                    .and(plan::Options::FINAL.only_if(final_state.is_some()))
-                    .and(plan::Options::EXCLUSIVE.only_if(inclusion == Inclusion::Exclusive)),
-            )
-            .masked(reset.is_some())
-            .packed(boundaries.map(Packed::between));
-        let plan = self.plan(planned, operation, extents)?;
-        if plan == Plan::Nothing {
-            return Ok(());
-        }
         self.make_current()?;
-        let boundaries: Option<Vec<u64>> = boundaries
-            .map(|boundaries| boundaries.iter().map(|&boundary| boundary as u64).collect());
-        let names = operation.operator.arguments();
-        let begin = || {
-            // SAFETY: the stream is waited for below, also after an error.
-            let upload = |what, bytes: &[u8]| unsafe { self.upload(operation, what, bytes) };
-            let inputs = names
-                .iter()
-                .zip(inputs)
-                .map(|(&name, input)| upload(name, bytes_of(input)))
-                .collect::<Result<Vec<_>>>()?;
-            let initial = initial
-                .map(|states| upload("initial", bytes_of(states)))
-                .transpose()?;
-            let mask = reset
-                .map(|mask| upload("reset", bytes_of(mask)))
-                .transpose()?;
-            let boundaries = boundaries
-                .as_deref()
-                .map(|boundaries| upload("boundaries", bytes_of(boundaries)))
-                .transpose()?;
-            let result = self.allocate(operation, "out", size_of_val(out))?;
-            let last = final_state
-                .as_deref()
-                .map(|states| self.allocate(operation, "final_state", size_of_val(states)))
-                .transpose()?;
-            let optional = |buffer: &Option<DeviceBuffer<u8>>| buffer.as_ref().map_or(0, address);
-            let extras = Extras {
-                initial: optional(&initial),
-                last: optional(&last),
-                mask: optional(&mask),
-                boundaries: optional(&boundaries),
-            };
-            let addresses: Vec<u64> = inputs.iter().map(address).collect();
-            // SAFETY: the buffers are as long as the plan's extents and options say, and outlive the work.
-            let run = unsafe {
-                self.execute_once(
-                    operation,
-                    &plan,
-                    &addresses,
-                    address(&result),
-                    extras,
-                    &self.stream,
-                )
-            };
-            // Buffers are given up after this, here or by the caller.
-            let done = self.stream.synchronize().doing("wait for the stream");
-            run.and(done).map(|()| (result, last))
-        };
-        let begun = begin();
+        // SAFETY: the slices are borrowed until this returns, and by then the stream is done, also after an error.
+        let enqueued = unsafe { self.enqueue_slices(operation, inputs, extents, options, out) };
         let done = self.stream.synchronize().doing("wait for the stream");
-        let (result, last) = begun?;
-        done?;
-        download(&result, out)?;
-        match (last, final_state) {
-            (Some(last), Some(states)) => download(&last, crate::methods::as_uninit(states)),
-            _ => Ok(()),
-        }
+        enqueued.and(done)
     }
 
-    /// Device memory for `bytes` bytes.
-    fn allocate(
-        &self,
-        operation: Operation,
-        what: &'static str,
-        bytes: usize,
-    ) -> Result<DeviceBuffer<u8>> {
-        // SAFETY: it is written before it is read: by a copy, or by a kernel.
-        match unsafe { DeviceBuffer::uninitialized(bytes) } {
-            Err(cust::error::CudaError::OutOfMemory) => Err(Error::OutOfDeviceMemory {
-                operation,
-                what,
-                bytes,
-            }),
-            result => result.doing("allocate device memory"),
-        }
-    }
-
-    /// Device memory with these bytes, as soon as the stream has copied them: a copy that no stream orders may be under way when it
-    /// returns.
+    /// Puts a scan of host slices on this GPU's stream: the copies to the device, the scan, and the copies back.
     ///
     /// # Safety
-    /// The stream is waited for before the bytes are given up.
-    unsafe fn upload(
+    /// The slices are as long as the extents and the options say; and until the stream has been waited for, also after an error, they
+    /// are neither accessed nor given up.
+    unsafe fn enqueue_slices<T: Element>(
         &self,
         operation: Operation,
-        what: &'static str,
-        bytes: &[u8],
-    ) -> Result<DeviceBuffer<u8>> {
-        let buffer = self.allocate(operation, what, bytes.len())?;
-        if !bytes.is_empty() {
-            // SAFETY: both are as many bytes. The rest says the caller.
-            check(unsafe {
-                sys::cuMemcpyHtoDAsync_v2(
-                    address(&buffer),
-                    bytes.as_ptr().cast(),
-                    bytes.len(),
-                    self.stream.as_inner(),
-                )
-            })
-            .doing("copy to the device")?;
+        inputs: &[&[T]],
+        extents: Extents,
+        options: Options<'_, T>,
+        out: &mut [MaybeUninit<T>],
+    ) -> Result<()> {
+        let stream = &self.stream;
+        let names = operation.operator.arguments().iter().zip(inputs);
+        let inputs = names
+            // SAFETY: says the caller.
+            .map(|(&name, input)| unsafe { Memory::copy_of(operation, name, input, stream) })
+            .collect::<Result<Vec<_>>>()?;
+        let copy = |states: &[T::State]| {
+            // SAFETY: says the caller.
+            unsafe { Memory::copy_of(operation, "initial", states, stream) }
+        };
+        let initial = options.initial.map(copy).transpose()?;
+        let copy = |mask: &[bool]| {
+            // SAFETY: says the caller.
+            unsafe { Memory::copy_of(operation, "reset", mask, stream) }
+        };
+        let reset = options.reset.map(copy).transpose()?;
+        let mut result = Memory::new(operation, "out", size_of_val(out), stream)?;
+        let mut last = options
+            .final_state
+            .as_deref()
+            .map(|states| Memory::new(operation, "final_state", size_of_val(states), stream))
+            .transpose()?;
+
+        let mut on_device = DeviceOptions::new().inclusion(options.inclusion);
+        if let Some(initial) = &initial {
+            on_device = on_device.initial(initial.view());
         }
-        Ok(buffer)
+        if let Some(reset) = &reset {
+            on_device = on_device.reset(reset.bytes());
+        }
+        if let Some(boundaries) = options.boundaries {
+            on_device = on_device.boundaries(boundaries);
+        }
+        if let Some(last) = &mut last {
+            on_device = on_device.final_state(last.view_mut());
+        }
+        let views: Vec<DeviceView<'_, T>> = inputs.iter().map(Memory::view).collect();
+        // SAFETY: all of the memory is as long as its slice, and is given up on the stream.
+        unsafe {
+            self.enqueue(
+                operation,
+                extents,
+                &views,
+                &on_device,
+                &result.view_mut(),
+                stream,
+            )?;
+            result.copy_to(out)?;
+            match (last, options.final_state) {
+                (Some(last), Some(states)) => last.copy_to(crate::methods::as_uninit(states)),
+                _ => Ok(()),
+            }
+        }
     }
 
     /// As [`methods!`] wants it.
@@ -586,33 +527,3 @@ impl Gpu {
 }
 
 methods!(Gpu);
-
-/// A buffer's address; that of an empty one may be anything.
-fn address(buffer: &DeviceBuffer<u8>) -> u64 {
-    buffer.as_device_ptr().as_raw()
-}
-
-/// The bytes of plain values.
-fn bytes_of<V: Plain>(values: &[V]) -> &[u8] {
-    // SAFETY: the values have no padding, so that all of their bytes are initialised.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// Copies a buffer to as many bytes of values.
-fn download<V: Plain>(buffer: &DeviceBuffer<u8>, values: &mut [MaybeUninit<V>]) -> Result<()> {
-    if values.is_empty() {
-        return Ok(());
-    }
-    assert_eq!(buffer.len(), size_of_val(values));
-    // SAFETY: both are as many bytes, and the device wrote values of this type to the buffer.
-    check(unsafe {
-        sys::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), address(buffer), buffer.len())
-    })
-    .doing("copy from the device")
-}
-
-/// A type without padding.
-trait Plain: Copy {}
-impl<T: Element> Plain for T {}
-impl Plain for bool {}
-impl Plain for u64 {}

@@ -1,30 +1,20 @@
 //! The kernels' PTX, split by kernel: the driver compiles what it loads, which takes some 15 ms a kernel.
 
 use ptxscan_kernels::entry::Kernel;
+use std::ops::Range;
 
 /// All kernels, as one PTX module.
 pub const MODULE: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 
-/// What begins each entry of [`MODULE`].
-const ENTRY: &str = ".visible .entry ";
+/// The name of each entry of [`MODULE`], and where it is there: to look for it would take milliseconds.
+const ENTRIES: &[(&str, Range<usize>)] = include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 
 /// A PTX module with one kernel of [`MODULE`], and all that is not an entry there; `None` where it has no such kernel.
 #[must_use]
 pub fn module(kernel: &Kernel) -> Option<String> {
-    let mut entries = entries(MODULE);
-    let common = entries.next()?;
-    let wanted = entries.find(|entry| name(entry) == Some(kernel.name))?;
-    Some(format!("{common}{ENTRY}{wanted}"))
-}
-
-/// The text before the first entry, and the text of each entry after [`ENTRY`].
-fn entries(module: &str) -> impl Iterator<Item = &str> {
-    module.split(ENTRY)
-}
-
-/// The name of an entry, given its text after [`ENTRY`].
-fn name(entry: &str) -> Option<&str> {
-    entry.split_once('(').map(|(name, _)| name)
+    let common = &MODULE[..ENTRIES.first()?.1.start];
+    let (_, range) = ENTRIES.iter().find(|(name, _)| *name == kernel.name)?;
+    Some([common, &MODULE[range.clone()]].concat())
 }
 
 /// The value of a directive such as `.target` or `.version` in the module's head.
@@ -66,6 +56,6 @@ mod tests {
 
     #[test]
     fn there_are_as_many_entries_as_kernels() {
-        assert_eq!(entries(MODULE).count() - 1, KERNELS.len());
+        assert_eq!(ENTRIES.len(), KERNELS.len());
     }
 }

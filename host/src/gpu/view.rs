@@ -81,6 +81,11 @@ macro_rules! views {
                 self.len
             }
 
+            /// The addresses of its bytes.
+            pub(super) fn bytes(&self) -> Range<u64> {
+                self.address..self.address.saturating_add((self.len * size_of::<T>()) as u64)
+            }
+
             /// Whether it has no elements.
             #[must_use]
             pub fn is_empty(&self) -> bool {
