@@ -7,7 +7,9 @@ mod common;
 use common::cases;
 use common::checks::suite;
 use common::data::{self, Data, Sequence};
-use common::emulator::{Emulator, any_options, emulate, kernels, plans, seeds};
+use common::emulator::{
+    Emulator, any_gradient, any_options, emulate, kernels, overflowing_with_resets, plans, seeds,
+};
 use common::expected::{Accuracy, compare};
 use common::{Backend, Checked, Trial, checks};
 use cuda_std::emulator::Site;
@@ -22,12 +24,34 @@ use std::path::Path;
 
 /// The whole list, in few schedules.
 fn few_schedules() -> Result<&'static dyn Backend, String> {
-    Ok(&Emulator { schedules: 2 })
+    Ok(&Emulator {
+        schedules: 2,
+        gradient: false,
+    })
 }
 
 /// The small cases, in many.
 fn many_schedules() -> Result<&'static dyn Backend, String> {
-    Ok(&Emulator { schedules: 12 })
+    Ok(&Emulator {
+        schedules: 12,
+        gradient: false,
+    })
+}
+
+/// As [`few_schedules`], of gradients.
+fn gradients_in_few_schedules() -> Result<&'static dyn Backend, String> {
+    Ok(&Emulator {
+        schedules: 2,
+        gradient: true,
+    })
+}
+
+/// As [`many_schedules`], of gradients.
+fn gradients_in_many_schedules() -> Result<&'static dyn Backend, String> {
+    Ok(&Emulator {
+        schedules: 12,
+        gradient: true,
+    })
 }
 
 fn main() {
@@ -36,6 +60,16 @@ fn main() {
     trials.extend(checks::all_on(
         "many_schedules",
         many_schedules,
+        cases::small,
+    ));
+    trials.extend(suite("emulator::gradient", gradients_in_few_schedules));
+    trials.extend(checks::bitwise(
+        "emulator::gradient",
+        gradients_in_few_schedules,
+    ));
+    trials.extend(checks::all_on(
+        "many_schedules::gradient",
+        gradients_in_many_schedules,
         cases::small,
     ));
     trials.push(Trial::test("barriers::all_are_reached", all_are_reached));
@@ -60,7 +94,21 @@ fn typed() -> Vec<Trial> {
             Trial::test(format!("options::split::{}", <$type>::NAME), || any_options::<$type>(true)),
         )*] };
     }
-    trials!(f32 f64 f16 bf16 i32 i64 Complex<f32>)
+    macro_rules! gradients {
+        ($($type:ty)*) => { [$(
+            Trial::test(format!("options::gradient::{}", <$type>::NAME), any_gradient::<$type>),
+        )*] };
+    }
+    let mut trials = trials!(f32 f64 f16 bf16 i32 i64 Complex<f32>);
+    trials.extend(gradients!(f32 f64 f16 bf16 Complex<f32>));
+    trials.push(Trial::test("options::overflowing_with_resets", || {
+        overflowing_with_resets(false)
+    }));
+    trials.push(Trial::test(
+        "options::gradient::overflowing_with_resets",
+        || overflowing_with_resets(true),
+    ));
+    trials
 }
 
 /// Runs of a kernel that go everywhere in it, until `run` fails; it gets a run of the kernel with a barrier removed or
@@ -71,13 +119,19 @@ fn try_runs(
 ) -> Checked {
     const DATA: [Sequence; 2] = [data::integers, data::poisoned];
     const SCHEDULES: u64 = 4;
-    let operation = Operation::new(kernel.operator, kernel.direction);
+    // What a gradient is carried out for is a scan the other way.
+    let direction = if kernel.is_gradient {
+        kernel.direction.opposite()
+    } else {
+        kernel.direction
+    };
+    let operation = Operation::new(kernel.operator, direction);
     for case in cases::small(kernel.operator) {
         for data in DATA.map(|sequence| Data::new(sequence, operation, &case)) {
             let inputs = data.inputs();
             let call = case.call(operation, &inputs);
             // The plans that begin with this kernel.
-            let mut plans = plans(&call)?;
+            let mut plans = plans(&call, kernel.is_gradient)?;
             plans.retain(|plan| kernels(plan).first() == Some(&kernel.name));
             if plans.is_empty() {
                 continue;

@@ -37,7 +37,7 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
     inner: u64,
     options: u64,
 ) where
-    M: Operator<E, I>,
+    M: Operator<E, I, Aggregate = M> + Action,
     E: Scalar,
     D: Order,
 {

@@ -88,10 +88,11 @@ fn check(code: sys::CUresult) -> Result<(), CudaError> {
     }
 }
 
-/// The addresses of what an operation reads and writes besides its inputs and its output; 0 where it is not there.
+/// The addresses of what an operation reads and writes besides its inputs and its outputs; 0 where it is not there.
 #[derive(Clone, Copy, Default)]
 struct Extras {
     initial: u64,
+    d_final: u64,
     last: u64,
     mask: u64,
     boundaries: u64,
@@ -276,7 +277,7 @@ impl Gpu {
         self.make_current()?;
         let plan = self.plan(Self::planned::<T>(operation, extents), operation, extents)?;
         // SAFETY: says the caller.
-        unsafe { self.execute_once(operation, &plan, inputs, out, Extras::default(), stream) }
+        unsafe { self.execute_once(operation, &plan, inputs, &[out], Extras::default(), stream) }
     }
 
     /// Puts a plan's work on a stream, with scratch memory of its own, which is allocated and given up on the stream too.
@@ -288,14 +289,14 @@ impl Gpu {
         operation: Operation,
         plan: &Plan,
         inputs: &[u64],
-        out: u64,
+        outputs: &[u64],
         extras: Extras,
         stream: &Stream,
     ) -> Result<()> {
         let words = plan.scratch_words();
         if words == 0 {
             // SAFETY: says the caller.
-            return unsafe { self.execute(plan, inputs, out, extras, 0, stream) };
+            return unsafe { self.execute(plan, inputs, outputs, extras, 0, stream) };
         }
         let bytes = words * size_of::<u64>();
         let raw = stream.as_inner();
@@ -314,7 +315,7 @@ impl Gpu {
             }
             let run = check(sys::cuMemsetD8Async(scratch, 0, bytes, raw))
                 .doing("clear scratch memory")
-                .and_then(|()| self.execute(plan, inputs, out, extras, scratch, stream));
+                .and_then(|()| self.execute(plan, inputs, outputs, extras, scratch, stream));
             let freed = check(sys::cuMemFreeAsync(scratch, raw)).doing("give up scratch memory");
             run.and(freed)
         }
@@ -341,7 +342,7 @@ impl Gpu {
         &self,
         plan: &Plan,
         inputs: &[u64],
-        out: u64,
+        outputs: &[u64],
         extras: Extras,
         scratch: u64,
         stream: &Stream,
@@ -351,18 +352,20 @@ impl Gpu {
             Plan::Copy { input, bytes } => {
                 // SAFETY: both arrays have as many bytes, says the caller.
                 let code = unsafe {
-                    sys::cuMemcpyDtoDAsync_v2(out, inputs[*input], *bytes, stream.as_inner())
+                    sys::cuMemcpyDtoDAsync_v2(outputs[0], inputs[*input], *bytes, stream.as_inner())
                 };
                 check(code).doing("copy on the device")
             }
             Plan::Scan { launches, .. } => launches.iter().try_for_each(|launch| {
                 let Extras {
                     initial,
+                    d_final,
                     last,
                     mask,
                     boundaries,
                 } = extras;
-                let arrays = [inputs, &[out, initial, last, mask, boundaries, scratch]].concat();
+                let extras = [initial, d_final, last, mask, boundaries, scratch];
+                let arrays = [inputs, outputs, &extras].concat();
                 // SAFETY: the plan's kernels take these arrays and the plan's extents, which are those of the arrays.
                 unsafe { self.launch(launch, &arrays, stream) }
             }),
@@ -445,13 +448,70 @@ impl Gpu {
             reset,
             boundaries,
         } = options;
-        let planned = Self::planned::<T>(operation, extents)
-            .options(
-                plan::Options::INITIAL
-                    .only_if(initial.is_some())
-                    .and(plan::Options::FINAL.only_if(final_state.is_some()))
-                    .and(plan::Options::EXCLUSIVE.only_if(inclusion == Inclusion::Exclusive)),
-            )
+        let exclusive = plan::Options::EXCLUSIVE.only_if(inclusion == Inclusion::Exclusive);
+        let names = operation.operator.arguments();
+        self.run_on_host(OnHost {
+            operation,
+            extents,
+            planned: Self::planned::<T>(operation, extents).options(exclusive),
+            inputs: names.iter().copied().zip(inputs.iter().copied()).collect(),
+            outputs: vec![("out", out)],
+            initial,
+            d_final: None,
+            last: final_state.map(|states| ("final_state", states)),
+            reset,
+            boundaries,
+        })
+    }
+
+    /// As [`methods!`] wants it: host slices through device memory.
+    pub(crate) fn run_backward<T: Element>(
+        &self,
+        forward: Operation,
+        [a, h, dh]: [&[T]; 3],
+        extents: Extents,
+        options: BackwardOptions<'_, T>,
+        [da, db]: [&mut [MaybeUninit<T>]; 2],
+    ) -> Result<()> {
+        let BackwardOptions {
+            initial,
+            d_initial,
+            d_final,
+            reset,
+            boundaries,
+        } = options;
+        self.run_on_host(OnHost {
+            operation: forward,
+            extents,
+            planned: Self::planned::<T>(forward, extents).gradient(true),
+            inputs: vec![("a", a), ("h", h), ("dh", dh)],
+            outputs: vec![("da", da), ("db", db)],
+            initial,
+            d_final,
+            last: d_initial.map(|states| ("d_initial", states)),
+            reset,
+            boundaries,
+        })
+    }
+
+    /// Carries out a call with host slices through device memory.
+    fn run_on_host<T: Element>(&self, call: OnHost<'_, T>) -> Result<()> {
+        let OnHost {
+            operation,
+            extents,
+            planned,
+            inputs,
+            outputs,
+            initial,
+            d_final,
+            last,
+            reset,
+            boundaries,
+        } = call;
+        let planned = planned
+            .options(plan::Options::INITIAL.only_if(initial.is_some()))
+            .options(plan::Options::D_FINAL.only_if(d_final.is_some()))
+            .options(plan::Options::FINAL.only_if(last.is_some()))
             .masked(reset.is_some())
             .packed(boundaries.map(Packed::between));
         let plan = self.plan(planned, operation, extents)?;
@@ -461,17 +521,18 @@ impl Gpu {
         self.make_current()?;
         let boundaries: Option<Vec<u64>> = boundaries
             .map(|boundaries| boundaries.iter().map(|&boundary| boundary as u64).collect());
-        let names = operation.operator.arguments();
         let begin = || {
             // SAFETY: the stream is waited for below, also after an error.
             let upload = |what, bytes: &[u8]| unsafe { self.upload(operation, what, bytes) };
-            let inputs = names
+            let inputs = inputs
                 .iter()
-                .zip(inputs)
-                .map(|(&name, input)| upload(name, bytes_of(input)))
+                .map(|&(name, input)| upload(name, bytes_of(input)))
                 .collect::<Result<Vec<_>>>()?;
             let initial = initial
                 .map(|states| upload("initial", bytes_of(states)))
+                .transpose()?;
+            let d_final = d_final
+                .map(|states| upload("d_final", bytes_of(states)))
                 .transpose()?;
             let mask = reset
                 .map(|mask| upload("reset", bytes_of(mask)))
@@ -480,41 +541,49 @@ impl Gpu {
                 .as_deref()
                 .map(|boundaries| upload("boundaries", bytes_of(boundaries)))
                 .transpose()?;
-            let result = self.allocate(operation, "out", size_of_val(out))?;
-            let last = final_state
-                .as_deref()
-                .map(|states| self.allocate(operation, "final_state", size_of_val(states)))
+            let results = outputs
+                .iter()
+                .map(|(name, out)| self.allocate(operation, name, size_of_val(*out)))
+                .collect::<Result<Vec<_>>>()?;
+            let states = last
+                .as_ref()
+                .map(|(name, states)| self.allocate(operation, name, size_of_val(*states)))
                 .transpose()?;
             let optional = |buffer: &Option<DeviceBuffer<u8>>| buffer.as_ref().map_or(0, address);
             let extras = Extras {
                 initial: optional(&initial),
-                last: optional(&last),
+                d_final: optional(&d_final),
+                last: optional(&states),
                 mask: optional(&mask),
                 boundaries: optional(&boundaries),
             };
-            let addresses: Vec<u64> = inputs.iter().map(address).collect();
+            let addresses = |buffers: &[DeviceBuffer<u8>]| -> Vec<u64> {
+                buffers.iter().map(address).collect()
+            };
             // SAFETY: the buffers are as long as the plan's extents and options say, and outlive the work.
             let run = unsafe {
                 self.execute_once(
                     operation,
                     &plan,
-                    &addresses,
-                    address(&result),
+                    &addresses(&inputs),
+                    &addresses(&results),
                     extras,
                     &self.stream,
                 )
             };
             // Buffers are given up after this, here or by the caller.
             let done = self.stream.synchronize().doing("wait for the stream");
-            run.and(done).map(|()| (result, last))
+            run.and(done).map(|()| (results, states))
         };
         let begun = begin();
         let done = self.stream.synchronize().doing("wait for the stream");
-        let (result, last) = begun?;
+        let (results, states) = begun?;
         done?;
-        download(&result, out)?;
-        match (last, final_state) {
-            (Some(last), Some(states)) => download(&last, crate::methods::as_uninit(states)),
+        for (result, (_, out)) in results.iter().zip(outputs) {
+            download(result, out)?;
+        }
+        match (states, last) {
+            (Some(states), Some((_, last))) => download(&states, crate::methods::as_uninit(last)),
             _ => Ok(()),
         }
     }
@@ -563,24 +632,24 @@ impl Gpu {
         }
         Ok(buffer)
     }
-
-    /// As [`methods!`] wants it.
-    pub(crate) fn run_backward<T: Element>(
-        &self,
-        operation: Operation,
-        _: [&[T]; 3],
-        _: Extents,
-        _: BackwardOptions<'_, T>,
-        _: [&mut [MaybeUninit<T>]; 2],
-    ) -> Result<()> {
-        Err(Error::Unsupported {
-            operation,
-            what: "the gradient",
-        })
-    }
 }
 
 methods!(Gpu);
+
+/// A call with host slices: what is read and written by name, for errors.
+struct OnHost<'a, T: Element> {
+    operation: Operation,
+    extents: Extents,
+    planned: PlanBuilder,
+    inputs: Vec<(&'static str, &'a [T])>,
+    outputs: Vec<(&'static str, &'a mut [MaybeUninit<T>])>,
+    initial: Option<&'a [T::State]>,
+    d_final: Option<&'a [T::State]>,
+    /// The carries after the sequences.
+    last: Option<(&'static str, &'a mut [T::State])>,
+    reset: Option<&'a [bool]>,
+    boundaries: Option<&'a [usize]>,
+}
 
 /// A buffer's address; that of an empty one may be anything.
 fn address(buffer: &DeviceBuffer<u8>) -> u64 {

@@ -134,7 +134,7 @@ impl<T: Element> Prepared<'_, T> {
             self.gpu.execute(
                 &self.plan,
                 &addresses,
-                out.address(),
+                &[out.address()],
                 Extras::default(),
                 scratch,
                 stream,
