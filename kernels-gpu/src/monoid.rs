@@ -656,7 +656,8 @@ impl<S: Step> Step for Restarting<S> {
     fn as_first(self) -> Self {
         Self {
             since: self.since.as_first(),
-            ..self
+            // No carry leaves the first step of a backward scan, as if it were of the mask.
+            restarts: if S::IS_BACKWARD { 1 } else { self.restarts },
         }
     }
 
@@ -737,6 +738,54 @@ mod tests {
                 let step = Affine { a, b: value };
                 let affine = step.as_first().apply(Affine::START);
                 assert_eq!(affine.to_bits(), value.to_bits());
+            }
+        }
+    }
+
+    #[test]
+    fn a_gradient_is_a_step_of_an_affine_scan() {
+        let carries = || SOME.into_iter();
+        assert_eq!(Gradient::<f32>::PADDING.aggregate(), Affine::IDENTITY);
+        for c in carries() {
+            assert_eq!(Gradient::PADDING.after(c).to_bits(), c.to_bits());
+        }
+        for Affine { a, b: dh } in maps() {
+            let [step]: [Gradient<f32>; 1] = Operator::<f32, 3, 2>::gather(|k| [[a, 5.0, dh][k]]);
+            for c in carries() {
+                assert_eq!(step.aggregate().apply(c), step.after(c));
+                assert_eq!(step.after(c), a * (dh + c));
+                assert_eq!(step.outputs(c, 0.0), [(dh + c) * 5.0, dh + c]);
+                assert_eq!(step.with_initial(3.0).outputs(c, 0.0)[0], (dh + c) * 3.0);
+            }
+        }
+    }
+
+    /// Of the step with which the scan starts, whatever its gate is.
+    #[test]
+    fn a_gradient_ends_with_the_first_step() {
+        for gate in [f32::NAN, f32::INFINITY, 2.0] {
+            for (h, dh, c) in [(3.0, 1.0, 4.0), (f32::INFINITY, -1.0, f32::INFINITY)] {
+                let [step]: [Gradient<f32>; 1] =
+                    Operator::<f32, 3, 2>::gather(|k| [[gate, h, dh][k]]);
+                let first = step.as_first();
+                assert_eq!(first.after(c), 0.0);
+                assert_eq!(first.outputs(c, 0.0), [0.0, dh + c]);
+                let restart = Operator::<f32, 3, 2>::restart(Restarting {
+                    since: step,
+                    restarts: 0,
+                });
+                assert_eq!(restart.after(c), 0.0);
+                assert_eq!(restart.outputs(c, 0.0), [0.0, dh + c]);
+                assert_eq!(restart.aggregate().apply(c), 0.0);
+                // Nothing of what comes before goes through.
+                let before = Restarting {
+                    since: Affine {
+                        a: f32::NAN,
+                        b: f32::NAN,
+                    },
+                    restarts: 0,
+                };
+                assert_eq!(before.then(restart.aggregate()).apply(c), 0.0);
             }
         }
     }

@@ -304,14 +304,13 @@ impl<S: Step, const K: usize, const V: usize> Results<S, K, V> {
             }
             let mut j = 0;
             while j < V {
-                let step = items[k][j];
-                let after = step.after(carry);
+                let after = items[k][j].after(carry);
                 let result = if options.has(Options::EXCLUSIVE) {
-                    step.before(carry)
+                    items[k][j].before(carry)
                 } else {
                     after
                 };
-                results.values[k][j] = step.outputs(carry, result);
+                results.values[k][j] = items[k][j].outputs(carry, result);
                 carry = after;
                 j += 1;
             }

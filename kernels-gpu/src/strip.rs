@@ -327,14 +327,14 @@ impl<S: Step, const C: usize> Results<S, C> {
         while t < STEPS {
             let mut c = 0;
             while c < C {
-                let (step, carry) = (steps[t][c], results.last[c]);
-                let after = step.after(carry);
+                let carry = results.last[c];
+                let after = steps[t][c].after(carry);
                 let result = if options.has(Options::EXCLUSIVE) {
-                    step.before(carry)
+                    steps[t][c].before(carry)
                 } else {
                     after
                 };
-                results.values[t][c] = step.outputs(carry, result);
+                results.values[t][c] = steps[t][c].outputs(carry, result);
                 results.last[c] = after;
                 c += 1;
             }
