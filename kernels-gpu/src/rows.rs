@@ -104,7 +104,8 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
             let mut carry = arrays.start(options, row, len);
             let mut chain = Chain::<S::Aggregate>::new(carry);
             while start < len {
-                let items = next;
+                let mut items = next;
+                view.finish(start + offset, &mut items);
                 let end = start + tile;
                 if end < len {
                     next = view.load::<K>(end + offset, view.is_whole(end + tile));
@@ -127,7 +128,8 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
                 finite &= ends_finite;
                 if careful && !block::all(votes, ends_finite) {
                     // Loaded once more, so as not to hold registers all the time.
-                    let items = view.load::<K>(start + offset, view.is_whole(end));
+                    let mut items = view.load::<K>(start + offset, view.is_whole(end));
+                    view.finish(start + offset, &mut items);
                     let (carries, serial) = replay(&items, carry, &serial_carry);
                     results = Results::new(&items, carries, options);
                     after = serial;

@@ -42,6 +42,8 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
 {
     /// Steps of a subtile.
     const SUBTILE: usize = WARP_THREADS * V;
+    /// Whether a backward scan's end is seen to when items are there. With a mask they are waited for at once.
+    const ENDS_LATE: bool = S::IS_BACKWARD && !S::IS_MASKED;
 
     /// The row of `len` steps that begins at element `start` of the arrays.
     ///
@@ -136,7 +138,7 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         (first, left.min(u32::MAX as usize) as u32)
     }
 
-    /// The items whose first vector is at `position`.
+    /// The items whose first vector is at `position`, which [`finish`](Self::finish) has to finish.
     ///
     /// # Safety
     /// `position` is a multiple of `V`; if `whole`, [`is_whole`](Self::is_whole) holds for the end of the items.
@@ -212,7 +214,7 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         }))
     }
 
-    /// Makes the steps where the scan, or the one that it goes backwards through, begins what they are: the first one of the row, and
+    /// Makes the steps at which the scan, or the one that it goes backwards through, starts what they are: the first one of the row, and
     /// those that the mask says.
     ///
     /// # Safety
@@ -220,24 +222,9 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     unsafe fn begin<const K: usize>(&self, position: usize, items: &mut Items<S, K, V>) {
-        if S::IS_BACKWARD {
-            let (_, valid) = self.guard(position);
-            let mut k = 0;
-            while k < K {
-                let mut j = 0;
-                while j < V {
-                    if (k * Self::SUBTILE + j) as u32 + 1 == valid {
-                        items[k][j] = if self.fresh {
-                            items[k][j].as_first()
-                        } else {
-                            items[k][j].with_initial(self.initial)
-                        };
-                    }
-                    j += 1;
-                }
-                k += 1;
-            }
-        } else if position == 0 && self.fresh {
+        if S::IS_BACKWARD && !Self::ENDS_LATE {
+            self.end(position, items);
+        } else if !S::IS_BACKWARD && position == 0 && self.fresh {
             items[0][0] = items[0][0].as_first();
         }
         if self.is_masked {
@@ -257,6 +244,35 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
                 }
                 k += 1;
             }
+        }
+    }
+
+    /// Makes the items that were loaded what they are, as far as [`load`](Self::load) would have to wait for them.
+    #[inline(always)]
+    pub fn finish<const K: usize>(&self, position: usize, items: &mut Items<S, K, V>) {
+        if Self::ENDS_LATE {
+            self.end(position, items);
+        }
+    }
+
+    /// Makes the step with which a backward scan ends what it is, if it is one of the items.
+    #[inline(always)]
+    fn end<const K: usize>(&self, position: usize, items: &mut Items<S, K, V>) {
+        let (_, valid) = self.guard(position);
+        let mut k = 0;
+        while k < K {
+            let mut j = 0;
+            while j < V {
+                if (k * Self::SUBTILE + j) as u32 + 1 == valid {
+                    items[k][j] = if self.fresh {
+                        items[k][j].as_first()
+                    } else {
+                        items[k][j].with_initial(self.initial)
+                    };
+                }
+                j += 1;
+            }
+            k += 1;
         }
     }
 
