@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::cases;
+use common::cases::{self, Case};
 use common::checks::suite;
 use common::data::{self, Data, Sequence};
 use common::emulator::{
@@ -18,6 +18,7 @@ use ptxscan::half::{bf16, f16};
 use ptxscan::num_complex::Complex;
 use ptxscan::{Element, Operation};
 use ptxscan_kernels::entry::{KERNELS, Kernel};
+use ptxscan_kernels::tiling::{GROUP, columns};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -78,6 +79,17 @@ fn main() {
             .flatten()
             .filter(|trial| !trial.name().contains("cumsum")),
     );
+    trials.extend(checks::integers_on(
+        "emulator::gradient::groups",
+        gradients,
+        |operator| {
+            let tiles = GROUP + 1;
+            vec![
+                Case::new(&[tiles * cases::row_tile(operator) + 9], 0),
+                Case::new(&[tiles * columns::TILE + 9, 3], 0),
+            ]
+        },
+    ));
     trials.push(Trial::test("barriers::all_are_reached", all_are_reached));
     // The other types have the same barriers.
     let kernels = KERNELS
