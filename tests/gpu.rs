@@ -10,7 +10,8 @@ use common::data::{self, Data, uniform};
 use common::emulator::Emulator;
 use common::expected::{Accuracy, compare, kernel_depth};
 use common::gpu::{
-    CANARY, all_memory, device, engine as gpu_engine, gpu, host, little_memory, new_stream, split,
+    CANARY, all_memory, device, engine as gpu_engine, gpu, gradient, host, little_memory,
+    new_stream, split,
 };
 use common::{
     Backend, Checked, Completion, OPERATIONS, Trial, checks, device as on_device, options,
@@ -89,11 +90,8 @@ fn main() {
     trials.extend(suite("host", host));
     trials.extend(suite("split", split));
     trials.extend(checks::all_on("small::split", split, cases::small));
-    trials.extend(
-        options::suite("gpu", gpu_engine)
-            .into_iter()
-            .filter(is_on_gpus),
-    );
+    trials.extend(options::suite("gpu", gpu_engine));
+    trials.extend(suite("gradient", gradient));
     trials.extend(checks::bitwise("device", device));
     trials.extend(checks::integers_on("device::many", device, cases::many));
     trials.extend(TESTS.iter().map(|&(name, check)| {
@@ -113,11 +111,6 @@ fn main() {
         }));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
-}
-
-/// The gradient is not on GPUs yet.
-fn is_on_gpus(trial: &Trial) -> bool {
-    !trial.name().contains("gradient")
 }
 
 fn trial(
@@ -312,7 +305,13 @@ fn repeatable(_: &Gpu) -> Checked {
 
 /// The GPU gives the bits that the emulator gives.
 fn same_as_emulator(_: &Gpu) -> Checked {
-    let (device, emulator) = (device()?, Emulator { schedules: 1 });
+    let (device, emulator) = (
+        device()?,
+        Emulator {
+            schedules: 1,
+            gradient: false,
+        },
+    );
     for operation in OPERATIONS {
         for case in cases::small(operation.operator) {
             let data = Data::new(data::floats, operation, &case);

@@ -4,10 +4,12 @@
 
 mod common;
 
-use common::cases;
+use common::cases::{self, Case};
 use common::checks::suite;
 use common::data::{self, Data, Sequence};
-use common::emulator::{Emulator, any_options, emulate, kernels, plans, seeds};
+use common::emulator::{
+    Emulator, any_gradient, any_options, emulate, kernels, overflowing_with_resets, plans, seeds,
+};
 use common::expected::{Accuracy, compare};
 use common::{Backend, Checked, Trial, checks};
 use cuda_std::emulator::Site;
@@ -16,18 +18,41 @@ use ptxscan::half::{bf16, f16};
 use ptxscan::num_complex::Complex;
 use ptxscan::{Element, Operation};
 use ptxscan_kernels::entry::{KERNELS, Kernel};
+use ptxscan_kernels::tiling::columns;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 /// The whole list, in few schedules.
 fn few_schedules() -> Result<&'static dyn Backend, String> {
-    Ok(&Emulator { schedules: 2 })
+    Ok(&Emulator {
+        schedules: 2,
+        gradient: false,
+    })
 }
 
 /// The small cases, in many.
 fn many_schedules() -> Result<&'static dyn Backend, String> {
-    Ok(&Emulator { schedules: 12 })
+    Ok(&Emulator {
+        schedules: 12,
+        gradient: false,
+    })
+}
+
+/// The whole list by gradients, of which there is one strategy, once.
+fn gradients() -> Result<&'static dyn Backend, String> {
+    Ok(&Emulator {
+        schedules: 1,
+        gradient: true,
+    })
+}
+
+/// As [`many_schedules`], by gradients.
+fn gradients_in_many_schedules() -> Result<&'static dyn Backend, String> {
+    Ok(&Emulator {
+        schedules: 12,
+        gradient: true,
+    })
 }
 
 fn main() {
@@ -37,6 +62,33 @@ fn main() {
         "many_schedules",
         many_schedules,
         cases::small,
+    ));
+    // Sums are gradients with gates of 1, and so nothing new.
+    let by_gradients = [
+        suite("emulator::gradient", gradients),
+        checks::bitwise("emulator::gradient", gradients),
+        checks::all_on(
+            "many_schedules::gradient",
+            gradients_in_many_schedules,
+            cases::small,
+        ),
+    ];
+    trials.extend(
+        by_gradients
+            .into_iter()
+            .flatten()
+            .filter(|trial| !trial.name().contains("cumsum")),
+    );
+    trials.extend(checks::integers_on(
+        "emulator::gradient::groups",
+        gradients,
+        |operator| {
+            let tiles = columns::GROUP + 1;
+            vec![
+                Case::new(&[tiles * cases::row_tile(operator) + 9], 0),
+                Case::new(&[tiles * columns::TILE + 9, 3], 0),
+            ]
+        },
     ));
     trials.push(Trial::test("barriers::all_are_reached", all_are_reached));
     // The other types have the same barriers.
@@ -60,7 +112,21 @@ fn typed() -> Vec<Trial> {
             Trial::test(format!("options::split::{}", <$type>::NAME), || any_options::<$type>(true)),
         )*] };
     }
-    trials!(f32 f64 f16 bf16 i32 i64 Complex<f32>)
+    macro_rules! gradients {
+        ($($type:ty)*) => { [$(
+            Trial::test(format!("options::gradient::{}", <$type>::NAME), any_gradient::<$type>),
+        )*] };
+    }
+    let mut trials = trials!(f32 f64 f16 bf16 i32 i64 Complex<f32>);
+    trials.extend(gradients!(f32 f64 f16 bf16 Complex<f32>));
+    trials.push(Trial::test("options::overflowing_with_resets", || {
+        overflowing_with_resets(false)
+    }));
+    trials.push(Trial::test(
+        "options::gradient::overflowing_with_resets",
+        || overflowing_with_resets(true),
+    ));
+    trials
 }
 
 /// Runs of a kernel that go everywhere in it, until `run` fails; it gets a run of the kernel with a barrier removed or
@@ -71,13 +137,19 @@ fn try_runs(
 ) -> Checked {
     const DATA: [Sequence; 2] = [data::integers, data::poisoned];
     const SCHEDULES: u64 = 4;
-    let operation = Operation::new(kernel.operator, kernel.direction);
+    // What a gradient is carried out for is a scan the other way.
+    let direction = if kernel.is_gradient {
+        kernel.direction.opposite()
+    } else {
+        kernel.direction
+    };
+    let operation = Operation::new(kernel.operator, direction);
     for case in cases::small(kernel.operator) {
         for data in DATA.map(|sequence| Data::new(sequence, operation, &case)) {
             let inputs = data.inputs();
             let call = case.call(operation, &inputs);
             // The plans that begin with this kernel.
-            let mut plans = plans(&call)?;
+            let mut plans = plans(&call, kernel.is_gradient)?;
             plans.retain(|plan| kernels(plan).first() == Some(&kernel.name));
             if plans.is_empty() {
                 continue;

@@ -173,7 +173,10 @@ fn instructions(kernel: &Kernel) -> Outcome {
             format!("{}: there are instructions {parts:?}", kernel.name)
         })
     };
-    let inputs = kernel.operator.inputs();
+    let first = kernel.parameters.iter().position(|&name| name == "initial");
+    let arrays = first.ok_or("a kernel takes initial states")?;
+    let outputs = if kernel.is_gradient { 2 } else { 1 };
+    let inputs = arrays - outputs;
     if kernel.strategy != Strategy::SplitColumns {
         at_least(1, &["vote.sync"])?;
     }
@@ -184,7 +187,7 @@ fn instructions(kernel: &Kernel) -> Outcome {
             at_least(5, &["shfl.sync.up"])?;
             at_least(2, &["shfl.sync.idx"])?;
             at_least(inputs, &["ld.global", ".v4"])?;
-            at_least(1, &["st.global", ".v4"])?;
+            at_least(outputs, &["st.global", ".v4"])?;
         }
         Strategy::SplitRows | Strategy::SplitColumns => {
             at_least(2, &["bar.sync"])?;
@@ -213,6 +216,11 @@ fn instructions(kernel: &Kernel) -> Outcome {
     }
     match kernel.operator {
         Operator::Cumsum => at_least(1, &["add.rn.f32"])?,
+        Operator::AffineScan if kernel.is_gradient => {
+            at_least(1, &["add.rn.f32"])?;
+            at_least(1, &["mul.rn.f32"])?;
+            at_least(1, &["fma.rn.f32"])?;
+        }
         Operator::AffineScan => at_least(1, &["fma.rn.f32"])?,
     }
     // Only the sanctioned forms of what synchronises, and no wider arithmetic than that of the elements.
@@ -364,6 +372,7 @@ fn planned_registers(kernel: &'static Kernel) -> u32 {
     };
     let operation = Operation::new(kernel.operator, kernel.direction);
     let plan = PlanBuilder::new(operation, kernel.element, extents)
+        .gradient(kernel.is_gradient)
         .masked(kernel.is_masked)
         .strategy(Some(kernel.strategy))
         .build(&limits);

@@ -3,6 +3,7 @@
 mod common;
 
 use common::checks::suite;
+use common::gradient::ByGradient;
 use common::{Backend, Reference, cases, checks, options};
 use libtest_mimic::Arguments;
 use ptxscan::{Cpu, Engine};
@@ -22,6 +23,15 @@ fn engine() -> Result<&'static Engine, String> {
     Ok(ENGINE.get_or_init(Engine::cpu))
 }
 
+fn gradient() -> Result<&'static dyn Backend, String> {
+    static GRADIENT: OnceLock<ByGradient> = OnceLock::new();
+    let engine = engine()?;
+    Ok(GRADIENT.get_or_init(|| ByGradient {
+        engine,
+        depth: |_, extents| extents.len,
+    }))
+}
+
 /// More threads than most machines have processors, and a number that divides no extent.
 fn threads() -> Result<&'static dyn Backend, String> {
     static CPU: OnceLock<Cpu> = OnceLock::new();
@@ -38,6 +48,7 @@ fn main() {
         suite("cpu", cpu),
         vec![checks::trial("cpu::misaligned", cpu, checks::misaligned)],
         options::suite("cpu", engine),
+        checks::all_on("cpu::gradient", gradient, cases::all),
         suite("cpu_of_7_threads", threads),
         checks::integers_on("cpu_of_7_threads::many", threads, cases::many),
     ];

@@ -106,15 +106,6 @@ pub enum Error {
         element: &'static str,
     },
 
-    /// The back end does not have that.
-    #[error("{operation}: {what} is not supported on this back end")]
-    Unsupported {
-        /// The operation asked for.
-        operation: Operation,
-        /// What was asked for besides.
-        what: &'static str,
-    },
-
     /// Memory for an output or for scratch cannot be had.
     #[error("{operation}: cannot allocate {bytes} bytes of host memory for {what}")]
     OutOfHostMemory {

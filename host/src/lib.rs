@@ -10,8 +10,7 @@
 //! Any of them can be inclusive or exclusive, take an initial state and give a final one, start afresh at steps of a mask, and
 //! run over packed sequences of several lengths: see [`Options`]. Elements are `f32`, `f64`, the halves
 //! [`f16`](half::f16) and [`bf16`](half::bf16) (summed up in `f32`), [`Complex<f32>`](num_complex::Complex), and, for sums,
-//! `i32` and `i64`. The affine scan has its gradient, in one pass. Back ends that lack a combination say so with
-//! [`Error::Unsupported`].
+//! `i32` and `i64`. The affine scan has its gradient, in one pass.
 //!
 //! The affine scan is the recurrence of diagonal state-space models and gated linear RNNs, of discounted returns, and
 //! of first-order filters.

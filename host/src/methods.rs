@@ -153,8 +153,7 @@ macro_rules! methods {
             /// one go, but for the order of roundings.
             ///
             /// # Errors
-            /// As for [`scan`](Self::scan); or the options do not fit the shape; or
-            /// [`Unsupported`](crate::Error::Unsupported) by the back end.
+            /// As for [`scan`](Self::scan); or the options do not fit the shape.
             pub fn scan_with<T: $crate::Element>(
                 &self,
                 operation: $crate::Operation,

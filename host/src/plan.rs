@@ -5,7 +5,7 @@
 //! 2. With one step and nothing that enters or leaves it, the result is the last input: a copy.
 //! 3. Where the steps of a sequence are neighbours in memory (`inner` = 1), the sequences are rows, else columns.
 //! 4. A block scans a row with as many warps as the row's length can use ([`Strategy::Rows`]), or a strip of neighbouring channels
-//!    with as many tiles on their way as its shared memory can hold, up to [`columns::MAX_STAGES`] ([`Strategy::Columns`]).
+//!    with as many of its [`columns::stages`] as its shared memory can hold ([`Strategy::Columns`]). So are gradients computed.
 //! 5. But where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
 //!    blocks as the device has multiprocessors ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]). What either would take is
 //!    reckoned in tiles: those that a block scans one after another, twice as long where two blocks share a multiprocessor; against all
@@ -127,6 +127,7 @@ pub fn strategies(extents: Extents) -> [Strategy; 2] {
 #[derive(Clone, Copy, Debug)]
 pub struct PlanBuilder {
     operation: Operation,
+    is_gradient: bool,
     element: &'static str,
     packed: Option<Packed>,
     is_masked: bool,
@@ -143,10 +144,20 @@ impl PlanBuilder {
             operation,
             element,
             extents,
+            is_gradient: false,
             packed: None,
             is_masked: false,
             options: Options::default(),
             strategy: None,
+        }
+    }
+
+    /// Of the gradient of the operation, if there is a kernel for that, in place of the operation.
+    #[must_use]
+    pub fn gradient(self, is_gradient: bool) -> Self {
+        Self {
+            is_gradient,
+            ..self
         }
     }
 
@@ -162,10 +173,13 @@ impl PlanBuilder {
         Self { is_masked, ..self }
     }
 
-    /// With these options.
+    /// With these options, besides those that it has.
     #[must_use]
     pub fn options(self, options: Options) -> Self {
-        Self { options, ..self }
+        Self {
+            options: self.options.and(options),
+            ..self
+        }
     }
 
     /// With this strategy, whatever the rules say.
@@ -184,7 +198,8 @@ impl PlanBuilder {
         }
         let [whole, split] = self.strategies();
         let kernel = self.kernel(whole)?;
-        if len == 1 && self.options == Options::default() && !self.is_masked {
+        let is_plain = !self.is_gradient && !self.is_masked && self.options == Options::default();
+        if len == 1 && is_plain {
             return Some(Plan::Copy {
                 input: self.inputs() - 1,
                 bytes: self.extents.elements() * kernel.element_bytes,
@@ -223,7 +238,7 @@ impl PlanBuilder {
         strategies(self.extents)
     }
 
-    /// Sequences of one length, without a mask, and tiles that 32 bits count.
+    /// A scan of sequences of one length, without a mask, and tiles that 32 bits count.
     fn can_split(&self) -> bool {
         let (units, tiles) = self.units_and_tiles();
         let count = units
@@ -235,7 +250,11 @@ impl PlanBuilder {
             .next_multiple_of(columns::channels(self.element_bytes()));
         let lines = (channels / carriers::LINE).div_ceil(carriers::CARRIERS);
         let has_lines = self.extents.inner == 1 || lines <= carriers::MAX_LINES;
-        self.packed.is_none() && !self.is_masked && count.is_some() && has_lines
+        !self.is_gradient
+            && self.packed.is_none()
+            && !self.is_masked
+            && count.is_some()
+            && has_lines
     }
 
     /// Bytes of an element; of a type without kernels, which has no plan, any number will do.
@@ -303,7 +322,11 @@ impl PlanBuilder {
     }
 
     fn inputs(&self) -> usize {
-        self.operation.operator.inputs()
+        if self.is_gradient {
+            GRADIENT_INPUTS
+        } else {
+            self.operation.operator.inputs()
+        }
     }
 
     fn kernel(&self, strategy: Strategy) -> Option<&'static Kernel> {
@@ -313,7 +336,14 @@ impl PlanBuilder {
         } = self.operation;
         // Packed rows are for the kernels that take a mask.
         let is_masked = self.is_masked || self.packed.is_some() && self.extents.inner == 1;
-        find(operator, direction, strategy, is_masked, self.element)
+        find(
+            operator,
+            direction,
+            self.is_gradient,
+            strategy,
+            is_masked,
+            self.element,
+        )
     }
 
     fn scratch_words(&self, kernel: &Kernel) -> usize {
@@ -341,7 +371,7 @@ impl PlanBuilder {
             block: (warps * WARP_THREADS) as u32,
             shared_bytes_used: used,
             shared_bytes: shared,
-            registers: rows::registers(kernel.is_masked),
+            registers: rows::registers(self.inputs(), kernel.is_masked),
             is_cooperative: false,
             numbers: [&numbers[..], &[self.all_options()]].concat(),
         })
@@ -360,7 +390,7 @@ impl PlanBuilder {
                 stages,
             ) as u32
         };
-        let stages = (2..=columns::MAX_STAGES)
+        let stages = columns::stages(self.inputs())
             .rev()
             .find(|&stages| shared(stages) <= limits.shared_bytes_per_block)?;
         let numbers = [outer, len, inner, stages, flags].map(|number| number as u64);
@@ -430,6 +460,9 @@ impl PlanBuilder {
         fits.then_some(blocks as u32)
     }
 }
+
+/// Inputs of a gradient: a, h and dh.
+const GRADIENT_INPUTS: usize = 3;
 
 /// What a plan sees of a tensor.
 struct Sequences {
@@ -590,8 +623,8 @@ mod tests {
                             direction,
                         } = operation;
                         assert_eq!(same, (operator, direction, "f32"));
-                        // The inputs, the output, the states, the mask, the boundaries, and scratch memory.
-                        let passed = operator.inputs() + 6 + launch.numbers.len();
+                        // The inputs, the output, three of states, the mask, the boundaries, and scratch memory.
+                        let passed = operator.inputs() + 7 + launch.numbers.len();
                         assert_eq!(kernel.parameters.len(), passed, "{}", kernel.name);
                         let named = kernel.parameters.iter().rev();
                         for (&name, &number) in named.zip(launch.numbers.iter().rev()) {
@@ -615,7 +648,8 @@ mod tests {
         }
         for kernel in KERNELS.iter().filter(|kernel| kernel.element == "f32") {
             let is_reached = reached.contains(&kernel.name);
-            assert_eq!(is_reached, !kernel.is_masked, "{}", kernel.name);
+            let is_plain = !kernel.is_masked && !kernel.is_gradient;
+            assert_eq!(is_reached, is_plain, "{}", kernel.name);
         }
     }
 
@@ -629,7 +663,8 @@ mod tests {
             let operation = Operation::new(kernel.operator, kernel.direction);
             for inner in [1, 3] {
                 let extents = extents(1, 1 << 24, inner);
-                let builder = PlanBuilder::new(operation, kernel.element, extents);
+                let builder = PlanBuilder::new(operation, kernel.element, extents)
+                    .gradient(kernel.is_gradient);
                 for builder in [builder.packed(packed), builder.masked(true)] {
                     let (launches, _) = launches(builder, &H200);
                     assert_eq!(launches.len(), 1, "{builder:?}");
@@ -645,6 +680,42 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn gradients_have_plans_of_whole_sequences() {
+        for kernel in KERNELS.iter().filter(|kernel| kernel.is_gradient) {
+            let operation = Operation::new(kernel.operator, kernel.direction);
+            for (device, limits) in &DEVICES {
+                for (inner, len) in [1, 3].into_iter().flat_map(|i| [(i, 1), (i, 1 << 20)]) {
+                    let builder =
+                        PlanBuilder::new(operation, kernel.element, extents(2, len, inner))
+                            .gradient(true)
+                            .masked(kernel.is_masked);
+                    let (launches, scratch_words) = launches(builder, limits);
+                    let context = format!("{device}: {builder:?}: {launches:?}");
+                    assert_eq!((launches.len(), scratch_words), (1, 0), "{context}");
+                    let launch = &launches[0];
+                    assert!(launch.kernel.is_gradient, "{context}");
+                    // The inputs, two outputs, three arrays of states, the mask, the boundaries, and scratch memory.
+                    let passed = builder.inputs() + 2 + 6 + launch.numbers.len();
+                    assert_eq!(launch.kernel.parameters.len(), passed, "{context}");
+                    let warps = (launch.block / 32).div_ceil(4);
+                    assert!(launch.registers * 32 * warps <= REGISTERS, "{context}");
+                    assert!(
+                        launch.shared_bytes <= limits.shared_bytes_per_block,
+                        "{context}"
+                    );
+                    let split = builder.strategy(Some(builder.strategies()[1]));
+                    assert_eq!(split.build(limits), None, "{split:?}");
+                }
+            }
+        }
+        // Two blocks on a multiprocessor.
+        let builder = builder(Operation::AFFINE_SCAN, extents(32, 4096, 256)).gradient(true);
+        let (launches, _) = launches(builder, &H200);
+        let taken = launches[0].shared_bytes + H200.shared_bytes_reserved;
+        assert!(2 * taken <= H200.shared_bytes_per_multiprocessor);
     }
 
     #[test]

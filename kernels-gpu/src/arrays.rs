@@ -1,18 +1,20 @@
 //! What a scan reads and writes besides its steps: states, flags, and how it is asked to go.
 
-use crate::monoid::Action;
+use crate::monoid::{Action, Carry, Step};
 use cuda_std::{Global, Scalar};
 
 /// The arrays of a scan. Those that [`Options`] does not name are not accessed, and may be anything.
-pub struct Arrays<M: Action, E, const I: usize> {
+pub struct Arrays<S: Step, E, const I: usize, const O: usize = 1> {
     /// The inputs.
     pub inputs: [Global<E>; I],
-    /// The output.
-    pub output: Global<E>,
-    /// The carry that enters each sequence.
-    pub initial: Global<M::Carry>,
+    /// The outputs.
+    pub outputs: [Global<E>; O],
+    /// The initial state of each sequence. It is the carry that enters the sequence, but in a backward scan.
+    pub initial: Global<Carry<S>>,
+    /// The carry that enters each sequence in a backward scan: the gradient of its final state.
+    pub d_final: Global<Carry<S>>,
     /// The carry after each sequence.
-    pub last: Global<M::Carry>,
+    pub last: Global<Carry<S>>,
     /// For each step, whatever the channel, whether the scan starts afresh there: not 0.
     pub mask: Global<u8>,
     /// Where each packed sequence begins, and after the last of them where it ends: in steps.
@@ -26,7 +28,7 @@ pub struct Arrays<M: Action, E, const I: usize> {
 pub struct Options(pub u64);
 
 impl Options {
-    /// Sequences begin with their initial carry.
+    /// Sequences have initial states.
     pub const INITIAL: Self = Self(1);
     /// The carry after each sequence is written.
     pub const FINAL: Self = Self(2);
@@ -36,6 +38,8 @@ impl Options {
     pub const PACKED: Self = Self(8);
     /// [`Arrays::mask`] says where the scan starts afresh; for operators that take one.
     pub const MASKED: Self = Self(16);
+    /// Final states have gradients.
+    pub const D_FINAL: Self = Self(32);
 
     /// Whether all options of `other` are among these.
     #[inline(always)]
@@ -66,7 +70,7 @@ pub struct Span {
     pub len: usize,
 }
 
-impl<M: Action, E: Scalar, const I: usize> Arrays<M, E, I> {
+impl<S: Step, E: Scalar, const I: usize, const O: usize> Arrays<S, E, I, O> {
     /// The steps of sequence `outer`; each has `len` of them, unless they are packed.
     ///
     /// # Safety
@@ -92,16 +96,24 @@ impl<M: Action, E: Scalar, const I: usize> Arrays<M, E, I> {
     /// The carry that enters a sequence of `len` steps.
     ///
     /// # Safety
-    /// With [`Options::INITIAL`], the array has an element for it.
+    /// The arrays of carries that the options name have an element for it.
     #[inline(always)]
-    pub unsafe fn start(&self, options: Options, sequence: usize, len: usize) -> M::Carry {
-        if options.has(Options::INITIAL) {
-            // SAFETY: says the caller.
-            unsafe { self.initial.read(sequence) }
-        } else if options.has(Options::EXCLUSIVE) || len == 0 {
-            M::EMPTY
+    pub unsafe fn start(&self, options: Options, sequence: usize, len: usize) -> Carry<S> {
+        let (is_there, carries) = if S::IS_BACKWARD {
+            // Without steps, nothing goes through to a state that is not there.
+            let is_there =
+                options.has(Options::D_FINAL) && (len > 0 || options.has(Options::INITIAL));
+            (is_there, self.d_final)
         } else {
-            M::START
+            (options.has(Options::INITIAL), self.initial)
+        };
+        if is_there {
+            // SAFETY: says the caller.
+            unsafe { carries.read(sequence) }
+        } else if options.has(Options::EXCLUSIVE) || len == 0 {
+            S::Aggregate::EMPTY
+        } else {
+            S::Aggregate::START
         }
     }
 }

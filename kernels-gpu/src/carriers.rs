@@ -102,7 +102,7 @@ pub unsafe fn carry<M, E, const I: usize, const C: usize>(
     carrier: u32,
     of: u32,
 ) where
-    M: Operator<E, I>,
+    M: Operator<E, I, Aggregate = M> + Action,
     E: Scalar,
 {
     let lane = thread::thread_idx_x() as usize % LINE;

@@ -7,7 +7,8 @@
 //! its steps; the aggregates of a channel are composed in order over the warps; the carry of the tile becomes that of
 //! each lane, which takes it through its steps one by one, and stores them.
 //!
-//! While a tile is scanned, the next ones are on their way to shared memory.
+//! While a tile is scanned, the next ones are on their way to shared memory. Where many inputs leave room for few tiles there, a
+//! tile's place is another's as soon as its steps are in registers.
 //!
 //! As for [rows](crate::rows), a strip in which some lane's carry comes out infinite or NaN is scanned once more, and
 //! this time a channel in which that happens takes the steps of the tile in serial order.
@@ -17,30 +18,38 @@ use crate::{
     block,
     chain::Chain,
     direction::Order,
-    monoid::{Action, Operator},
+    monoid::{Action, Carry, Monoid, Operator, Step},
     sharing::Flags,
     slots::{Slots, words},
     strip::{Results, Steps, Strip, compose, slot},
     tiling::{
         WARP_THREADS,
-        columns::{GROUP, STEPS, TILE, WARPS, bytes_before_stages, strips},
+        columns::{GROUP, STEPS, TILE, WARPS, bytes_before_stages, gives_place_early, strips},
     },
 };
 use cuda_std::{Scalar, async_copy, shared, thread, warp};
 
 /// Scans each channel of `outer` × `len` × `inner` elements along `len`, or with as many steps as the boundaries say, with `stages`
-/// tiles in shared memory: one that is scanned, the others on their way. Where `flags` are given, only the strips that are flagged, at once in serial order.
+/// tiles in shared memory. Where `flags` are given, only the strips that are flagged, at once in serial order.
 ///
 /// # Safety
-/// - The inputs and the output have `outer · len · inner` elements; the inputs are written, and do not overlap the
-///   output. The arrays that the options and the operator name have as many elements as there are sequences, steps or boundaries.
+/// - The inputs and the outputs have `outer · len · inner` elements; the inputs are written, and do not overlap the
+///   outputs. The arrays that the options and the operator name have as many elements as there are sequences, steps or boundaries.
 /// - The grid has a block for each of the [`strips`], counted by [`block::index`]; a block
 ///   is of [`THREADS`](crate::tiling::columns::THREADS) threads.
-/// - `stages` is 2 or 3, and the launch has [`tiling::columns::shared_bytes`](crate::tiling::columns::shared_bytes) of
+/// - `stages` is one of [`tiling::columns::stages`](crate::tiling::columns::stages), and the launch has [`tiling::columns::shared_bytes`](crate::tiling::columns::shared_bytes) of
 ///   dynamic shared memory for them.
 #[inline(always)]
-pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usize>(
-    arrays: &Arrays<M, E, I>,
+pub unsafe fn scan_columns<
+    S,
+    E,
+    D,
+    const I: usize,
+    const O: usize,
+    const V: usize,
+    const C: usize,
+>(
+    arrays: &Arrays<S, E, I, O>,
     outer: u64,
     len: u64,
     inner: u64,
@@ -48,7 +57,7 @@ pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usi
     flags: u64,
     options: u64,
 ) where
-    M: Operator<E, I>,
+    S: Operator<E, I, O>,
     E: Scalar,
     D: Order,
 {
@@ -79,13 +88,17 @@ pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usi
     unsafe {
         let shared = shared::dynamic_shared_mem::<u32>();
         let aggregates = |set: usize| {
-            let words = words::<M>() * WARPS * (WARP_THREADS * C);
-            Slots::<M>::new(shared.add(set * words), WARPS * (WARP_THREADS * C))
+            let words = words::<S::Aggregate>() * WARPS * (WARP_THREADS * C);
+            Slots::<S::Aggregate>::new(shared.add(set * words), WARPS * (WARP_THREADS * C))
         };
-        let after_aggregates = shared.add(2 * words::<M>() * WARPS * (WARP_THREADS * C));
-        let carries_of_channels = Slots::<M::Carry>::new(after_aggregates, WARP_THREADS * C);
-        let votes = after_aggregates.add(words::<M::Carry>() * (WARP_THREADS * C));
-        let before = bytes_before_stages(size_of::<M>(), size_of::<M::Carry>(), size_of::<E>());
+        let after_aggregates = shared.add(2 * words::<S::Aggregate>() * WARPS * (WARP_THREADS * C));
+        let carries_of_channels = Slots::<Carry<S>>::new(after_aggregates, WARP_THREADS * C);
+        let votes = after_aggregates.add(words::<Carry<S>>() * (WARP_THREADS * C));
+        let before = bytes_before_stages(
+            size_of::<S::Aggregate>(),
+            size_of::<Carry<S>>(),
+            size_of::<E>(),
+        );
         let stage = |number: usize| {
             shared::dynamic_shared_mem::<E>()
                 .add(before / size_of::<E>() + number * I * (TILE * WARP_THREADS * C))
@@ -93,32 +106,35 @@ pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usi
         let span = arrays.span(options, outer, len as usize);
         let Span { len, .. } = span;
         let tiles = len.div_ceil(TILE);
-        let view = Strip::<M, E, D, I, V, C>::new(arrays, options, span, channel, inner);
+        let mut view = Strip::<S, E, D, I, V, C, O>::new(arrays, options, span, channel, inner);
         let sequence = outer * inner + channel + lane * C;
+        if S::IS_BACKWARD && options.has(Options::INITIAL) {
+            let initial = view.carries(lane, |c| arrays.initial.read(sequence + c));
+            view = view.with_initial(initial);
+        }
         let row = warp * STEPS;
+        // Tiles that are on their way or there when the next one is waited for.
+        let under_way = if gives_place_early(I) {
+            stages
+        } else {
+            stages - 1
+        };
         loop {
             let mut ahead = 0;
-            while ahead < stages - 1 {
+            while ahead < under_way {
                 let whole = view.is_whole((ahead + 1) * TILE);
                 view.copy(ahead * TILE + row, whole, stage(ahead), row, lane);
                 async_copy::commit();
                 ahead += 1;
             }
-            let mut carries = [M::START; C];
-            let mut c = 0;
-            while c < C {
-                if lane * C + c < view.channels() {
-                    carries[c] = arrays.start(options, sequence + c, len);
-                }
-                c += 1;
-            }
-            let mut chains = carries.map(Chain::<M, GROUP>::new);
+            let mut carries = view.carries(lane, |c| arrays.start(options, sequence + c, len));
+            let mut chains = carries.map(Chain::<S::Aggregate, GROUP>::new);
             let mut finite = true;
             let mut current = 0;
             let mut tile = 0;
             while tile < tiles {
                 // The copies of this tile are the oldest under way.
-                if stages == 2 {
+                if under_way == 1 {
                     async_copy::wait::<0>();
                 } else {
                     async_copy::wait::<1>();
@@ -126,24 +142,27 @@ pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usi
                 // After this every lane sees them, and is done with its rows of the stage of the tile before, which are
                 // written next.
                 warp::sync_warp(warp::FULL_MASK);
-                let free = if current == 0 {
-                    stages - 1
-                } else {
-                    current - 1
-                };
-                let whole = view.is_whole((tile + stages) * TILE);
-                view.copy(
-                    (tile + stages - 1) * TILE + row,
-                    whole,
-                    stage(free),
-                    row,
-                    lane,
-                );
-                async_copy::commit();
+                let next = (tile + under_way) * TILE + row;
+                let next_is_whole = view.is_whole((tile + under_way + 1) * TILE);
+                if !gives_place_early(I) {
+                    let free = if current == 0 {
+                        stages - 1
+                    } else {
+                        current - 1
+                    };
+                    view.copy(next, next_is_whole, stage(free), row, lane);
+                    async_copy::commit();
+                }
 
                 let position = tile * TILE + row;
                 let whole = view.is_whole((tile + 1) * TILE);
                 let steps = view.steps(position, whole, stage(current), row, lane);
+                if gives_place_early(I) {
+                    // All lanes are done with their rows of the stage, which are written next.
+                    warp::sync_warp(warp::FULL_MASK);
+                    view.copy(next, next_is_whole, stage(current), row, lane);
+                    async_copy::commit();
+                }
                 current = if current == stages - 1 {
                     0
                 } else {
@@ -166,8 +185,8 @@ pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usi
                 let mut after = carries;
                 let mut c = 0;
                 while c < C {
-                    let mut before = M::IDENTITY;
-                    let mut total = M::IDENTITY;
+                    let mut before = S::Aggregate::IDENTITY;
+                    let mut total = S::Aggregate::IDENTITY;
                     let mut w = 0;
                     while w < WARPS {
                         if w == warp {
@@ -181,15 +200,15 @@ pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usi
                     after[c] = chains[c].carry(tile as u32 + 1);
                     c += 1;
                 }
-                let mut results = Results::new(&steps, entering, options);
                 if careful {
                     // In place of the aggregates, which all have read by then.
-                    let words = words::<M>() * WARPS * (WARP_THREADS * C);
-                    let lasts = Slots::<M::Carry>::new(
+                    let words = words::<S::Aggregate>() * WARPS * (WARP_THREADS * C);
+                    let lasts = Slots::<Carry<S>>::new(
                         shared.add(tile % 2 * words),
                         WARPS * (WARP_THREADS * C),
                     );
-                    let chosen = not_finite::<M, C>(&results.last, &after, &lasts);
+                    let worst = Results::new(&steps, entering, options).worst(entering);
+                    let chosen = not_finite::<S::Aggregate, C>(&worst, &after, &lasts);
                     if warp::vote_any(warp::FULL_MASK, chosen.contains(&true)) {
                         replay(
                             &steps,
@@ -199,7 +218,6 @@ pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usi
                             &mut entering,
                             &mut after,
                         );
-                        results = Results::new(&steps, entering, options);
                         let mut c = 0;
                         while c < C {
                             if chosen[c] {
@@ -209,9 +227,12 @@ pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usi
                         }
                     }
                 }
+                let results = Results::new(&steps, entering, options);
+                let worst = results.worst(entering);
                 let mut c = 0;
                 while c < C {
-                    finite &= M::is_finite_carry(results.last[c]) & M::is_finite_carry(after[c]);
+                    finite &= S::Aggregate::is_finite_carry(worst[c])
+                        & S::Aggregate::is_finite_carry(after[c]);
                     c += 1;
                 }
                 carries = after;
@@ -239,15 +260,15 @@ pub unsafe fn scan_columns<M, E, D, const I: usize, const V: usize, const C: usi
     }
 }
 
-/// In which of the lane's channels some thread of the block ends with a carry that is not finite, or the tile does.
+/// In which of the lane's channels some thread of the block has a carry that is not finite, or the tile ends with one.
 ///
 /// # Safety
-/// All threads of the block call it together, each with the carries `last` after its steps, and those of a channel with
+/// All threads of the block call it together, each with the [`worst`](Results::worst) of its carries, and those of a channel with
 /// the same carry in `after`. `slots` holds a carry for each warp and channel in shared memory; other threads may
 /// have read it since the last barrier.
 #[inline(always)]
 unsafe fn not_finite<M: Action, const C: usize>(
-    last: &[M::Carry; C],
+    worst: &[M::Carry; C],
     after: &[M::Carry; C],
     slots: &Slots<M::Carry>,
 ) -> [bool; C] {
@@ -260,7 +281,7 @@ unsafe fn not_finite<M: Action, const C: usize>(
         thread::sync_threads();
         let mut c = 0;
         while c < C {
-            slots.write(slot::<C>(warp, c, lane), last[c]);
+            slots.write(slot::<C>(warp, c, lane), worst[c]);
             c += 1;
         }
         thread::sync_threads();
@@ -286,13 +307,13 @@ unsafe fn not_finite<M: Action, const C: usize>(
 /// All threads of the block call it together, those of a channel with the same `carries` and `chosen`. `slots` holds a
 /// carry for each channel in shared memory, last accessed before a barrier.
 #[inline(always)]
-unsafe fn replay<M: Action, const C: usize>(
-    steps: &Steps<M, C>,
-    carries: &[M::Carry; C],
-    slots: &Slots<M::Carry>,
+unsafe fn replay<S: Step, const C: usize>(
+    steps: &Steps<S, C>,
+    carries: &[Carry<S>; C],
+    slots: &Slots<Carry<S>>,
     chosen: &[bool; C],
-    entering: &mut [M::Carry; C],
-    after: &mut [M::Carry; C],
+    entering: &mut [Carry<S>; C],
+    after: &mut [Carry<S>; C],
 ) {
     let lane = thread::thread_idx_x() as usize % WARP_THREADS;
     let warp = thread::thread_idx_x() as usize / WARP_THREADS;
@@ -313,7 +334,7 @@ unsafe fn replay<M: Action, const C: usize>(
                     }
                     let mut t = 0;
                     while t < STEPS {
-                        state = steps[t][c].apply(state);
+                        state = steps[t][c].after(state);
                         t += 1;
                     }
                     slots.write(slot::<C>(0, c, lane), state);

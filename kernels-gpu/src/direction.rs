@@ -12,6 +12,17 @@ pub enum Direction {
     Reverse,
 }
 
+impl Direction {
+    /// The other direction.
+    #[must_use]
+    pub const fn opposite(self) -> Self {
+        match self {
+            Self::Forward => Self::Reverse,
+            Self::Reverse => Self::Forward,
+        }
+    }
+}
+
 /// A [`Direction`] as a type.
 pub trait Order {
     /// The direction that the type stands for.

@@ -5,7 +5,7 @@ use crate::{
     arrays::Arrays,
     columns::scan_columns,
     direction::{Direction, Forward, Order, Reverse},
-    monoid::{Action, Affine, Restarting, Sum},
+    monoid::{Affine, Carry, Gradient, Restarting, Step, Sum},
     rows::scan_rows,
     split_columns::scan_split_columns,
     split_rows::scan_split_rows,
@@ -14,6 +14,7 @@ use crate::{
         rows::{subtiles, vector},
     },
 };
+use core::marker::PhantomData;
 use cuda_std::{BF16, Complex32, F16, Global, kernel};
 
 /// The operator that joins the steps of a sequence.
@@ -51,8 +52,8 @@ impl Operator {
     }
 }
 
-/// How sequences are scanned. Each takes the addresses of the inputs, the output, the initial and the final carries, the mask, the
-/// boundaries and the scratch memory, then numbers.
+/// How sequences are scanned. Each takes the addresses of the inputs, the outputs, the initial states, the gradients of final states,
+/// the carries after the sequences, the mask, the boundaries and the scratch memory, then numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// Steps are neighbours, a block scans a row: [`scan_rows`], with the numbers (rows, len, flags, options).
@@ -76,6 +77,8 @@ pub struct Kernel {
     pub operator: Operator,
     /// From which end.
     pub direction: Direction,
+    /// Whether it is the gradient of that scan, which goes the other way.
+    pub is_gradient: bool,
     /// How it goes about it.
     pub strategy: Strategy,
     /// Whether a mask says at which steps the scan starts afresh.
@@ -92,34 +95,48 @@ pub struct Kernel {
     pub parameters: &'static [&'static str],
 }
 
-/// The kernel for an operator, a direction, a strategy, a mask or none, and a type of elements.
+/// The kernel for an operator in a direction or the gradient of that, a strategy, a mask or none, and a type of elements.
 #[must_use]
 pub fn find(
     operator: Operator,
     direction: Direction,
+    is_gradient: bool,
     strategy: Strategy,
     is_masked: bool,
     element: &str,
 ) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| {
-        (kernel.operator, kernel.direction, kernel.strategy) == (operator, direction, strategy)
-            && (kernel.is_masked, kernel.element) == (is_masked, element)
+        (kernel.operator, kernel.direction, kernel.is_gradient)
+            == (operator, direction, is_gradient)
+            && (kernel.strategy, kernel.is_masked, kernel.element) == (strategy, is_masked, element)
     })
 }
 
-/// The kernels of a type of elements: for each strategy and direction a function, and its line in the table.
+/// The order in which steps `S` are taken, in a scan in order `D` or the gradient of one.
+struct OrderOf<S, D>(PhantomData<(S, D)>);
+
+impl<S: Step, D: Order> Order for OrderOf<S, D> {
+    const DIRECTION: Direction = if S::IS_BACKWARD {
+        D::DIRECTION.opposite()
+    } else {
+        D::DIRECTION
+    };
+}
+
+/// The kernels of a type of elements: for each strategy and direction a function, and its line in the table. A line names the
+/// strategy, whether there is a mask, the operator, the steps, the inputs, the outputs (else it is `out`), and the functions.
 macro_rules! kernels {
     ($($element:ident $name:ident {
-        $($strategy:ident $is_masked:literal $operator:ident $aggregate:ty, [$($input:ident)*], $forward:ident $reverse:ident;)*
+        $($strategy:ident $is_masked:literal $operator:ident $step:ty, [$($input:ident)*] $([$($output:ident)*])?, $forward:ident $reverse:ident;)*
     })*) => {
         /// All kernels.
         pub const KERNELS: &[Kernel] = &[$($(
-            kernels!(@row $element $name $strategy $is_masked $operator $aggregate, [$($input)*], Forward $forward),
-            kernels!(@row $element $name $strategy $is_masked $operator $aggregate, [$($input)*], Reverse $reverse),
+            kernels!(@row [$($($output)*)?] [$($input)*] $element $name $strategy $is_masked $operator $step, Forward $forward),
+            kernels!(@row [$($($output)*)?] [$($input)*] $element $name $strategy $is_masked $operator $step, Reverse $reverse),
         )*)*];
         $($(
-            kernels!(@kernel $element $strategy $operator $aggregate, [$($input)*], Forward $forward);
-            kernels!(@kernel $element $strategy $operator $aggregate, [$($input)*], Reverse $reverse);
+            kernels!(@kernel [$($($output)*)?] [$($input)*] $element $strategy $step, Forward $forward);
+            kernels!(@kernel [$($($output)*)?] [$($input)*] $element $strategy $step, Reverse $reverse);
         )*)*
 
         /// Calls the kernel of that name, with an array for each of its parameters that is one, each of them a [`Global`], and the
@@ -134,49 +151,58 @@ macro_rules! kernels {
         pub unsafe fn call(kernel: &Kernel, arrays: &[&dyn core::any::Any], numbers: &[u64]) {
             match kernel.name {
                 $($(
-                    stringify!($forward) => kernels!(@numbers $strategy pass $element, [$($input)*], $forward, arrays, numbers),
-                    stringify!($reverse) => kernels!(@numbers $strategy pass $element, [$($input)*], $reverse, arrays, numbers),
+                    stringify!($forward) => kernels!(@call [$($($output)*)?] [$($input)*] $element $strategy $forward, arrays, numbers),
+                    stringify!($reverse) => kernels!(@call [$($($output)*)?] [$($input)*] $element $strategy $reverse, arrays, numbers),
                 )*)*
                 name => panic!("{name} is not a kernel"),
             }
         }
     };
-    (@row $element:ident $name:ident $strategy:ident $is_masked:literal $operator:ident $aggregate:ty, [$($input:ident)*], $order:ident $function:ident) => {
+    // The output where none is named.
+    (@$rule:ident [] $($rest:tt)*) => { kernels! { @$rule [out] $($rest)* } };
+    (@row $outputs:tt $inputs:tt $element:ident $name:ident $strategy:ident $is_masked:literal $operator:ident $step:ty, $order:ident $function:ident) => {
         Kernel {
             name: stringify!($function),
             operator: Operator::$operator,
             direction: <$order as Order>::DIRECTION,
+            is_gradient: <$step as Step>::IS_BACKWARD,
             strategy: Strategy::$strategy,
             is_masked: $is_masked,
             element: stringify!($name),
             element_bytes: size_of::<$element>(),
-            aggregate_bytes: size_of::<$aggregate>(),
-            carry_bytes: size_of::<<$aggregate as Action>::Carry>(),
-            parameters: kernels!(@numbers $strategy parameters $($input)*),
+            aggregate_bytes: size_of::<<$step as Step>::Aggregate>(),
+            carry_bytes: size_of::<Carry<$step>>(),
+            parameters: kernels!(@numbers $strategy parameters $outputs $inputs),
         }
+    };
+    (@call $outputs:tt $inputs:tt $element:ident $strategy:ident $($rest:tt)*) => {
+        kernels!(@numbers $strategy pass $outputs $inputs $element $($rest)*)
     };
     // The numbers of a strategy, in order, given to another rule.
     (@numbers Rows $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len flags options) $($rest)* } };
     (@numbers Columns $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner stages flags options) $($rest)* } };
     (@numbers SplitRows $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len options) $($rest)* } };
     (@numbers SplitColumns $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner carriers options) $($rest)* } };
-    (@parameters ($($number:ident)*) $($input:ident)*) => {
-        &[$(stringify!($input),)* "out", "initial", "last", "mask", "boundaries", "scratch", $(stringify!($number)),*]
+    (@parameters ($($number:ident)*) [$($output:ident)*] [$($input:ident)*]) => {
+        &[
+            $(stringify!($input),)* $(stringify!($output),)*
+            "initial", "d_final", "last", "mask", "boundaries", "scratch", $(stringify!($number)),*
+        ]
     };
-    (@kernel $element:ident Rows $($rest:tt)*) => {
-        kernels!(@numbers Rows function $element scan_rows [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
+    (@kernel $outputs:tt $inputs:tt $element:ident Rows $($rest:tt)*) => {
+        kernels!(@numbers Rows function $outputs $inputs $element scan_rows [OUTPUTS] [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
     };
-    (@kernel $element:ident Columns $($rest:tt)*) => {
-        kernels!(@numbers Columns function $element scan_columns [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
+    (@kernel $outputs:tt $inputs:tt $element:ident Columns $($rest:tt)*) => {
+        kernels!(@numbers Columns function $outputs $inputs $element scan_columns [OUTPUTS] [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
     };
-    (@kernel $element:ident SplitRows $($rest:tt)*) => {
-        kernels!(@numbers SplitRows function $element scan_split_rows [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
+    (@kernel $outputs:tt $inputs:tt $element:ident SplitRows $($rest:tt)*) => {
+        kernels!(@numbers SplitRows function $outputs $inputs $element scan_split_rows [] [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
     };
-    (@kernel $element:ident SplitColumns $($rest:tt)*) => {
-        kernels!(@numbers SplitColumns function $element scan_split_columns [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
+    (@kernel $outputs:tt $inputs:tt $element:ident SplitColumns $($rest:tt)*) => {
+        kernels!(@numbers SplitColumns function $outputs $inputs $element scan_split_columns [] [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
     };
-    (@function ($($number:ident)*) $element:ident $body:ident [$($subtiles:tt)?] [$($channels:tt)?] $operator:ident $aggregate:ty, [$($input:ident)*], $order:ident $name:ident) => {
-        #[doc = concat!("[`", stringify!($body), "`] of `", stringify!($aggregate), "`, [`", stringify!($order), "`], elements ", stringify!($element), ".")]
+    (@function ($($number:ident)*) [$($output:ident)*] [$($input:ident)*] $element:ident $body:ident [$($outputs:tt)?] [$($subtiles:tt)?] [$($channels:tt)?] $step:ty, $order:ident $name:ident) => {
+        #[doc = concat!("[`", stringify!($body), "`] of `", stringify!($step), "`, [`", stringify!($order), "`], elements ", stringify!($element), ".")]
         ///
         /// # Safety
         #[doc = concat!("As [`", stringify!($body), "`].")]
@@ -184,32 +210,39 @@ macro_rules! kernels {
         #[allow(clippy::too_many_arguments, reason = "a kernel has no other way to get them")]
         pub unsafe fn $name(
             $($input: Global<$element>,)*
-            out: Global<$element>,
-            initial: Global<<$aggregate as Action>::Carry>,
-            last: Global<<$aggregate as Action>::Carry>,
+            $($output: Global<$element>,)*
+            initial: Global<Carry<$step>>,
+            d_final: Global<Carry<$step>>,
+            last: Global<Carry<$step>>,
             mask: Global<u8>,
             boundaries: Global<u64>,
             scratch: Global<u64>,
             $($number: u64),*
         ) {
-            const INPUTS: usize = Operator::$operator.inputs();
-            let arrays = Arrays { inputs: [$($input),*], output: out, initial, last, mask, boundaries, scratch };
+            const INPUTS: usize = [$(stringify!($input)),*].len();
+            const OUTPUTS: usize = [$(stringify!($output)),*].len();
+            let arrays: Arrays<_, _, INPUTS, OUTPUTS> = Arrays {
+                inputs: [$($input),*],
+                outputs: [$($output),*],
+                initial, d_final, last, mask, boundaries, scratch,
+            };
             // SAFETY: the caller's obligations are the callee's.
             unsafe {
-                $body::<$aggregate, $element, $order, INPUTS, $($subtiles,)? { vector(size_of::<$element>()) } $(, $channels)?>(&arrays, $($number),*);
+                $body::<$step, $element, OrderOf<$step, $order>, INPUTS, $($outputs,)? $($subtiles,)? { vector(size_of::<$element>()) } $(, $channels)?>(&arrays, $($number),*);
             }
         }
     };
-    (@pass ($($number:ident)*) $element:ident, [$($input:ident)*], $name:ident, $arrays:ident, $numbers:ident) => {{
-        let (&[$($input,)* out, initial, last, mask, boundaries, scratch], &[$($number),*]) = ($arrays, $numbers) else {
+    (@pass ($($number:ident)*) [$($output:ident)*] [$($input:ident)*] $element:ident $name:ident, $arrays:ident, $numbers:ident) => {{
+        let (&[$($input,)* $($output,)* initial, d_final, last, mask, boundaries, scratch], &[$($number),*]) = ($arrays, $numbers) else {
             panic!("{} takes other parameters", stringify!($name));
         };
         // SAFETY: the caller's obligations are the kernel's.
         unsafe {
             $name(
                 $(view::<$element>($input),)*
-                view::<$element>(out),
+                $(view::<$element>($output),)*
                 view(initial),
+                view(d_final),
                 view(last),
                 view(mask),
                 view(boundaries),
@@ -243,6 +276,10 @@ kernels! {
         SplitColumns false AffineScan Affine<f32>, [a b], affine_scan_split_columns_f32 reverse_affine_scan_split_columns_f32;
         Rows true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_rows_f32 reverse_affine_scan_masked_rows_f32;
         Columns true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_columns_f32 reverse_affine_scan_masked_columns_f32;
+        Rows false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_rows_f32 reverse_affine_scan_backward_rows_f32;
+        Columns false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_columns_f32 reverse_affine_scan_backward_columns_f32;
+        Rows true AffineScan Restarting<Gradient<f32>>, [a h dh] [da db], affine_scan_backward_masked_rows_f32 reverse_affine_scan_backward_masked_rows_f32;
+        Columns true AffineScan Restarting<Gradient<f32>>, [a h dh] [da db], affine_scan_backward_masked_columns_f32 reverse_affine_scan_backward_masked_columns_f32;
     }
     f64 f64 {
         Rows false Cumsum Sum<f64>, [x], cumsum_rows_f64 reverse_cumsum_rows_f64;
@@ -257,6 +294,10 @@ kernels! {
         SplitColumns false AffineScan Affine<f64>, [a b], affine_scan_split_columns_f64 reverse_affine_scan_split_columns_f64;
         Rows true AffineScan Restarting<Affine<f64>>, [a b], affine_scan_masked_rows_f64 reverse_affine_scan_masked_rows_f64;
         Columns true AffineScan Restarting<Affine<f64>>, [a b], affine_scan_masked_columns_f64 reverse_affine_scan_masked_columns_f64;
+        Rows false AffineScan Gradient<f64>, [a h dh] [da db], affine_scan_backward_rows_f64 reverse_affine_scan_backward_rows_f64;
+        Columns false AffineScan Gradient<f64>, [a h dh] [da db], affine_scan_backward_columns_f64 reverse_affine_scan_backward_columns_f64;
+        Rows true AffineScan Restarting<Gradient<f64>>, [a h dh] [da db], affine_scan_backward_masked_rows_f64 reverse_affine_scan_backward_masked_rows_f64;
+        Columns true AffineScan Restarting<Gradient<f64>>, [a h dh] [da db], affine_scan_backward_masked_columns_f64 reverse_affine_scan_backward_masked_columns_f64;
     }
     F16 f16 {
         Rows false Cumsum Sum<f32>, [x], cumsum_rows_f16 reverse_cumsum_rows_f16;
@@ -271,6 +312,10 @@ kernels! {
         SplitColumns false AffineScan Affine<f32>, [a b], affine_scan_split_columns_f16 reverse_affine_scan_split_columns_f16;
         Rows true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_rows_f16 reverse_affine_scan_masked_rows_f16;
         Columns true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_columns_f16 reverse_affine_scan_masked_columns_f16;
+        Rows false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_rows_f16 reverse_affine_scan_backward_rows_f16;
+        Columns false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_columns_f16 reverse_affine_scan_backward_columns_f16;
+        Rows true AffineScan Restarting<Gradient<f32>>, [a h dh] [da db], affine_scan_backward_masked_rows_f16 reverse_affine_scan_backward_masked_rows_f16;
+        Columns true AffineScan Restarting<Gradient<f32>>, [a h dh] [da db], affine_scan_backward_masked_columns_f16 reverse_affine_scan_backward_masked_columns_f16;
     }
     BF16 bf16 {
         Rows false Cumsum Sum<f32>, [x], cumsum_rows_bf16 reverse_cumsum_rows_bf16;
@@ -285,6 +330,10 @@ kernels! {
         SplitColumns false AffineScan Affine<f32>, [a b], affine_scan_split_columns_bf16 reverse_affine_scan_split_columns_bf16;
         Rows true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_rows_bf16 reverse_affine_scan_masked_rows_bf16;
         Columns true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_columns_bf16 reverse_affine_scan_masked_columns_bf16;
+        Rows false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_rows_bf16 reverse_affine_scan_backward_rows_bf16;
+        Columns false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_columns_bf16 reverse_affine_scan_backward_columns_bf16;
+        Rows true AffineScan Restarting<Gradient<f32>>, [a h dh] [da db], affine_scan_backward_masked_rows_bf16 reverse_affine_scan_backward_masked_rows_bf16;
+        Columns true AffineScan Restarting<Gradient<f32>>, [a h dh] [da db], affine_scan_backward_masked_columns_bf16 reverse_affine_scan_backward_masked_columns_bf16;
     }
     i32 i32 {
         Rows false Cumsum Sum<i32>, [x], cumsum_rows_i32 reverse_cumsum_rows_i32;
@@ -315,5 +364,9 @@ kernels! {
         SplitColumns false AffineScan Affine<Complex32>, [a b], affine_scan_split_columns_c64 reverse_affine_scan_split_columns_c64;
         Rows true AffineScan Restarting<Affine<Complex32>>, [a b], affine_scan_masked_rows_c64 reverse_affine_scan_masked_rows_c64;
         Columns true AffineScan Restarting<Affine<Complex32>>, [a b], affine_scan_masked_columns_c64 reverse_affine_scan_masked_columns_c64;
+        Rows false AffineScan Gradient<Complex32>, [a h dh] [da db], affine_scan_backward_rows_c64 reverse_affine_scan_backward_rows_c64;
+        Columns false AffineScan Gradient<Complex32>, [a h dh] [da db], affine_scan_backward_columns_c64 reverse_affine_scan_backward_columns_c64;
+        Rows true AffineScan Restarting<Gradient<Complex32>>, [a h dh] [da db], affine_scan_backward_masked_rows_c64 reverse_affine_scan_backward_masked_rows_c64;
+        Columns true AffineScan Restarting<Gradient<Complex32>>, [a h dh] [da db], affine_scan_backward_masked_columns_c64 reverse_affine_scan_backward_masked_columns_c64;
     }
 }

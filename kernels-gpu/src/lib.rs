@@ -3,7 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`entry`] | the kernels by name, and the order of their arguments |
-//! | [`rows`], [`columns`] | the strategies for whole sequences, a block each |
+//! | [`rows`], [`columns`] | the strategies for whole sequences, a block each; also for gradients |
 //! | [`split_rows`], [`split_columns`] | the strategies for few long sequences, whose tiles all blocks share |
 //! | [`look_back`], [`carriers`] | how blocks that share a row, or a strip, learn what enters their tiles |
 //! | [`sharing`] | tickets for tiles, and what blocks publish |
@@ -11,7 +11,7 @@
 //! | [`arrays`] | the arrays of a scan, and its options |
 //! | [`chain`] | how tiles are joined |
 //! | [`block`], [`warp`], [`slots`] | the scans over warps and over lanes, and values in shared memory |
-//! | [`monoid`] | what is scanned: aggregates, and their action on a carry |
+//! | [`monoid`] | what is scanned: steps, aggregates, and their action on a carry |
 //! | [`direction`] | where in memory a step lies |
 //! | [`tiling`] | tuning constants and the geometry of launches, shared with the host |
 //!

@@ -1,9 +1,9 @@
 //! What is scanned: monoids, and how their elements act on a carry.
 //!
-//! A scan composes steps. An *aggregate* is the composition of a run of steps, an element of a [`Monoid`]; a
+//! A scan composes [`Step`]s. An *aggregate* is the composition of a run of steps, an element of a [`Monoid`]; a
 //! *carry* is the value that enters a run from the steps before it, and [`Action::apply`] takes it through the run.
 //! For a sum both are a number. For the affine scan the aggregate is the map h ↦ a·h + b as the pair (a, b), and the
-//! carry is h alone.
+//! carry is h alone. There a step is an aggregate; in the [`Gradient`] it is more, since more is written than carries.
 
 use cuda_std::{BF16, Complex32, F16, GpuFloat, Scalar, warp::Shuffle};
 
@@ -31,35 +31,75 @@ pub trait Action: Monoid + Shuffle {
     #[must_use]
     fn apply(self, carry: Self::Carry) -> Self::Carry;
 
-    /// The step as the first of a sequence with no initial state: acts on [`START`](Self::START) to give just
-    /// the value that the step brings.
-    #[must_use]
-    fn as_first(self) -> Self;
-
-    /// What an exclusive scan gives at this step, which `carry` enters.
-    #[inline(always)]
-    #[must_use]
-    fn before(self, carry: Self::Carry) -> Self::Carry {
-        carry
-    }
-
     /// Whether the carry is neither infinite nor NaN. Once it is, it stays so in all that comes after: what is
     /// composed with an aggregate that is not finite is not finite, and acts to give a carry that is not.
     #[must_use]
     fn is_finite_carry(carry: Self::Carry) -> bool;
 }
 
-/// An operator on tensors of elements `E`: how a step of the scan is made of `INPUTS` input elements, and an output element of a
-/// carry.
-pub trait Operator<E: Scalar, const INPUTS: usize>: Action {
+/// The carries of a scan whose steps are `S`.
+pub type Carry<S> = <<S as Step>::Aggregate as Action>::Carry;
+
+/// What a scan goes through one by one.
+pub trait Step: Copy {
+    /// What steps compose to.
+    type Aggregate: Action;
+    /// What the scan gives at a step, before it is rounded to elements.
+    type Outputs: Copy;
+
+    /// Stands where there is no step: leaves a carry as it is.
+    const PADDING: Self;
+    /// Whether the scan goes backwards through the steps of another one, so that it ends where that one starts.
+    const IS_BACKWARD: bool = false;
+    /// Whether a carry can end with a step, so that what comes after does not show whether it was finite.
+    const ENDS_CARRIES: bool = false;
+
+    /// The step alone, composed.
+    #[must_use]
+    fn aggregate(self) -> Self::Aggregate;
+
+    /// The carry after the step, in serial order.
+    #[must_use]
+    fn after(self, carry: Carry<Self>) -> Carry<Self>;
+
+    /// What an exclusive scan gives at this step, which `carry` enters.
+    #[inline(always)]
+    #[must_use]
+    fn before(self, carry: Carry<Self>) -> Carry<Self> {
+        carry
+    }
+
+    /// What is written at this step, which `carry` enters; `result` is the carry [before](Self::before) or [after](Self::after) it, as
+    /// the scan is exclusive or inclusive.
+    #[must_use]
+    fn outputs(self, carry: Carry<Self>, result: Carry<Self>) -> Self::Outputs;
+
+    /// The step as the first of a sequence with no initial state: takes [`START`](Action::START) to just the value that the step
+    /// brings. (In a backward scan it comes last, and no carry leaves it.)
+    #[must_use]
+    fn as_first(self) -> Self;
+
+    /// The step as the first of a sequence with this initial state, in a backward scan; else that is a carry.
+    #[inline(always)]
+    #[must_use]
+    fn with_initial(self, _: Carry<Self>) -> Self {
+        self
+    }
+}
+
+/// An operator on tensors of elements `E`: how a step of the scan is made of `INPUTS` input elements, and `OUTPUTS` output elements of
+/// what it gives.
+pub trait Operator<E: Scalar, const INPUTS: usize, const OUTPUTS: usize = 1>: Step {
     /// Whether a mask can say at which steps the scan starts afresh.
     const IS_MASKED: bool = false;
+    /// Of which inputs a step has the element of the step after it, in the order of the scan. The last step has any.
+    const IS_OF_NEXT: [bool; INPUTS] = [false; INPUTS];
 
     /// `N` steps from `N` elements of each input; `elements(k)` gives those of input `k`, and is called once.
     fn gather<const N: usize>(elements: impl Fn(usize) -> [E; N]) -> [Self; N];
 
-    /// The output element for a carry.
-    fn emit(carry: Self::Carry) -> E;
+    /// The output elements for what a step gives.
+    fn emit(outputs: Self::Outputs) -> [E; OUTPUTS];
 
     /// The step as one at which the scan starts afresh, if there is a mask.
     #[inline(always)]
@@ -284,13 +324,34 @@ impl<T: Number> Action for Sum<T> {
     }
 
     #[inline(always)]
-    fn as_first(self) -> Self {
+    fn is_finite_carry(carry: T) -> bool {
+        carry.is_finite()
+    }
+}
+
+impl<T: Number> Step for Sum<T> {
+    type Aggregate = Self;
+    type Outputs = T;
+    const PADDING: Self = Self::IDENTITY;
+
+    #[inline(always)]
+    fn aggregate(self) -> Self {
         self
     }
 
     #[inline(always)]
-    fn is_finite_carry(carry: T) -> bool {
-        carry.is_finite()
+    fn after(self, carry: T) -> T {
+        self.apply(carry)
+    }
+
+    #[inline(always)]
+    fn outputs(self, _: T, result: T) -> T {
+        result
+    }
+
+    #[inline(always)]
+    fn as_first(self) -> Self {
+        self
     }
 }
 
@@ -301,8 +362,8 @@ impl<E: Element> Operator<E, 1> for Sum<E::Number> {
     }
 
     #[inline(always)]
-    fn emit(carry: E::Number) -> E {
-        E::narrow(carry)
+    fn emit(result: E::Number) -> [E; 1] {
+        [E::narrow(result)]
     }
 }
 
@@ -351,16 +412,37 @@ impl<T: Number> Action for Affine<T> {
     }
 
     #[inline(always)]
+    fn is_finite_carry(carry: T) -> bool {
+        carry.is_finite()
+    }
+}
+
+impl<T: Number> Step for Affine<T> {
+    type Aggregate = Self;
+    type Outputs = T;
+    const PADDING: Self = Self::IDENTITY;
+
+    #[inline(always)]
+    fn aggregate(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn after(self, carry: T) -> T {
+        self.apply(carry)
+    }
+
+    #[inline(always)]
+    fn outputs(self, _: T, result: T) -> T {
+        result
+    }
+
+    #[inline(always)]
     fn as_first(self) -> Self {
         Self {
             a: T::ONE,
             b: self.b,
         }
-    }
-
-    #[inline(always)]
-    fn is_finite_carry(carry: T) -> bool {
-        carry.is_finite()
     }
 }
 
@@ -375,16 +457,108 @@ impl<E: Element> Operator<E, 2> for Affine<E::Number> {
     }
 
     #[inline(always)]
-    fn emit(carry: E::Number) -> E {
-        E::narrow(carry)
+    fn emit(result: E::Number) -> [E; 1] {
+        [E::narrow(result)]
     }
 }
 
-/// An aggregate of steps at some of which the scan may start afresh, whatever the carry: that is selected, never multiplied
+/// A step h ↦ a·h + b of an affine scan in the scan of its gradient, which goes the other way. The carry is the gradient of what the
+/// step gives, by way of the steps after it, and then that of the h which enters it.
+///
+/// With g = dh + carry, the gradient of a is g·h and that of b is g, and the carry becomes a·g. So an aggregate is a map too.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gradient<T> {
+    a: T,
+    /// The h that enters the step.
+    before: T,
+    /// The gradient of the step's result.
+    dh: T,
+    /// Whether nothing enters the step, so that its result does not depend on a.
+    is_first: bool,
+}
+
+impl<T: Number> Step for Gradient<T> {
+    type Aggregate = Affine<T>;
+    /// The gradients of a and of b.
+    type Outputs = [T; 2];
+    const PADDING: Self = Self {
+        a: T::ONE,
+        before: T::ZERO,
+        dh: T::ADDITIVE_IDENTITY,
+        is_first: false,
+    };
+    const IS_BACKWARD: bool = true;
+    const ENDS_CARRIES: bool = true;
+
+    #[inline(always)]
+    fn aggregate(self) -> Affine<T> {
+        // A carry that is not finite stays so in a map, as it has to; it ends in `after`.
+        let (a, b) = (self.a, self.a.times(self.dh));
+        if self.is_first {
+            Affine {
+                a: T::ZERO,
+                b: T::ZERO,
+            }
+        } else {
+            Affine { a, b }
+        }
+    }
+
+    #[inline(always)]
+    fn after(self, carry: T) -> T {
+        let after = self.a.times(self.dh.plus(carry));
+        if self.is_first { T::ZERO } else { after }
+    }
+
+    #[inline(always)]
+    fn outputs(self, carry: T, _: T) -> [T; 2] {
+        let g = self.dh.plus(carry);
+        let da = g.times(self.before);
+        [if self.is_first { T::ZERO } else { da }, g]
+    }
+
+    #[inline(always)]
+    fn as_first(self) -> Self {
+        Self {
+            is_first: true,
+            ..self
+        }
+    }
+
+    #[inline(always)]
+    fn with_initial(self, state: T) -> Self {
+        Self {
+            before: state,
+            ..self
+        }
+    }
+}
+
+impl<E: Element> Operator<E, 3, 2> for Gradient<E::Number> {
+    const IS_OF_NEXT: [bool; 3] = [false, true, false];
+
+    #[inline(always)]
+    fn gather<const N: usize>(elements: impl Fn(usize) -> [E; N]) -> [Self; N] {
+        let (a, h, dh) = (elements(0), elements(1), elements(2));
+        core::array::from_fn(|i| Self {
+            a: a[i].widen(),
+            before: h[i].widen(),
+            dh: dh[i].widen(),
+            is_first: false,
+        })
+    }
+
+    #[inline(always)]
+    fn emit(outputs: [E::Number; 2]) -> [E; 2] {
+        outputs.map(E::narrow)
+    }
+}
+
+/// A step at which the scan may start afresh, or an aggregate of such steps: that is selected, whatever the carry, never multiplied
 /// by 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Restarting<M> {
-    /// The aggregate since the last such step.
+    /// The step, or the aggregate since the last one at which it does.
     since: M,
     /// Whether there is such a step: 0 or 1.
     restarts: u32,
@@ -432,35 +606,84 @@ impl<M: Action> Action for Restarting<M> {
     }
 
     #[inline(always)]
-    fn as_first(self) -> Self {
-        Self {
-            since: self.since.as_first(),
-            ..self
-        }
-    }
-
-    #[inline(always)]
-    fn before(self, carry: M::Carry) -> M::Carry {
-        if self.restarts != 0 { M::EMPTY } else { carry }
-    }
-
-    #[inline(always)]
     fn is_finite_carry(carry: M::Carry) -> bool {
         M::is_finite_carry(carry)
     }
 }
 
-impl<E: Scalar, M: Operator<E, I>, const I: usize> Operator<E, I> for Restarting<M> {
-    const IS_MASKED: bool = true;
+impl<S: Step> Step for Restarting<S> {
+    type Aggregate = Restarting<S::Aggregate>;
+    type Outputs = S::Outputs;
+    const PADDING: Self = Self {
+        since: S::PADDING,
+        restarts: 0,
+    };
+    const IS_BACKWARD: bool = S::IS_BACKWARD;
+    const ENDS_CARRIES: bool = true;
 
     #[inline(always)]
-    fn gather<const N: usize>(elements: impl Fn(usize) -> [E; N]) -> [Self; N] {
-        M::gather(elements).map(|since| Self { since, restarts: 0 })
+    fn aggregate(self) -> Restarting<S::Aggregate> {
+        Restarting {
+            since: self.since.aggregate(),
+            restarts: self.restarts,
+        }
     }
 
     #[inline(always)]
-    fn emit(carry: M::Carry) -> E {
-        M::emit(carry)
+    fn after(self, carry: Carry<S>) -> Carry<S> {
+        self.since.after(if self.restarts != 0 {
+            S::Aggregate::START
+        } else {
+            carry
+        })
+    }
+
+    #[inline(always)]
+    fn before(self, carry: Carry<S>) -> Carry<S> {
+        if self.restarts != 0 {
+            S::Aggregate::EMPTY
+        } else {
+            carry
+        }
+    }
+
+    #[inline(always)]
+    fn outputs(self, carry: Carry<S>, result: Carry<S>) -> S::Outputs {
+        self.since.outputs(carry, result)
+    }
+
+    #[inline(always)]
+    fn as_first(self) -> Self {
+        Self {
+            since: self.since.as_first(),
+            // No carry leaves the first step of a backward scan, as if it were of the mask.
+            restarts: if S::IS_BACKWARD { 1 } else { self.restarts },
+        }
+    }
+
+    #[inline(always)]
+    fn with_initial(self, state: Carry<S>) -> Self {
+        Self {
+            since: self.since.with_initial(state),
+            ..self
+        }
+    }
+}
+
+impl<E: Scalar, S: Operator<E, I, O>, const I: usize, const O: usize> Operator<E, I, O>
+    for Restarting<S>
+{
+    const IS_MASKED: bool = true;
+    const IS_OF_NEXT: [bool; I] = S::IS_OF_NEXT;
+
+    #[inline(always)]
+    fn gather<const N: usize>(elements: impl Fn(usize) -> [E; N]) -> [Self; N] {
+        S::gather(elements).map(|since| Self { since, restarts: 0 })
+    }
+
+    #[inline(always)]
+    fn emit(outputs: S::Outputs) -> [E; O] {
+        S::emit(outputs)
     }
 
     #[inline(always)]
@@ -515,6 +738,54 @@ mod tests {
                 let step = Affine { a, b: value };
                 let affine = step.as_first().apply(Affine::START);
                 assert_eq!(affine.to_bits(), value.to_bits());
+            }
+        }
+    }
+
+    #[test]
+    fn a_gradient_is_a_step_of_an_affine_scan() {
+        let carries = || SOME.into_iter();
+        assert_eq!(Gradient::<f32>::PADDING.aggregate(), Affine::IDENTITY);
+        for c in carries() {
+            assert_eq!(Gradient::PADDING.after(c).to_bits(), c.to_bits());
+        }
+        for Affine { a, b: dh } in maps() {
+            let [step]: [Gradient<f32>; 1] = Operator::<f32, 3, 2>::gather(|k| [[a, 5.0, dh][k]]);
+            for c in carries() {
+                assert_eq!(step.aggregate().apply(c), step.after(c));
+                assert_eq!(step.after(c), a * (dh + c));
+                assert_eq!(step.outputs(c, 0.0), [(dh + c) * 5.0, dh + c]);
+                assert_eq!(step.with_initial(3.0).outputs(c, 0.0)[0], (dh + c) * 3.0);
+            }
+        }
+    }
+
+    /// Of the step with which the scan starts, whatever its gate is.
+    #[test]
+    fn a_gradient_ends_with_the_first_step() {
+        for gate in [f32::NAN, f32::INFINITY, 2.0] {
+            for (h, dh, c) in [(3.0, 1.0, 4.0), (f32::INFINITY, -1.0, f32::INFINITY)] {
+                let [step]: [Gradient<f32>; 1] =
+                    Operator::<f32, 3, 2>::gather(|k| [[gate, h, dh][k]]);
+                let first = step.as_first();
+                assert_eq!(first.after(c), 0.0);
+                assert_eq!(first.outputs(c, 0.0), [0.0, dh + c]);
+                let restart = Operator::<f32, 3, 2>::restart(Restarting {
+                    since: step,
+                    restarts: 0,
+                });
+                assert_eq!(restart.after(c), 0.0);
+                assert_eq!(restart.outputs(c, 0.0), [0.0, dh + c]);
+                assert_eq!(restart.aggregate().apply(c), 0.0);
+                // Nothing of what comes before goes through.
+                let before = Restarting {
+                    since: Affine {
+                        a: f32::NAN,
+                        b: f32::NAN,
+                    },
+                    restarts: 0,
+                };
+                assert_eq!(before.then(restart.aggregate()).apply(c), 0.0);
             }
         }
     }

@@ -15,14 +15,14 @@
 //! sums that overflow in another order), and miss some that it meets. So a row in which some lane's carry comes
 //! out infinite or NaN is scanned once more, and this time the steps of each tile in which that happens are taken
 //! one by one, in serial order. Nothing of that is missed by looking at the last carry of each lane, since what is
-//! not finite stays so.
+//! not finite stays so; or, where a carry can end on the way, at the first one too.
 
 use crate::{
     arrays::{Arrays, Options, Span},
     block,
     chain::Chain,
     direction::Order,
-    monoid::{Action, Operator},
+    monoid::{Action, Carry, Monoid, Operator, Step},
     sharing::Flags,
     slots::{Slots, words},
     tile::{Items, Row},
@@ -38,20 +38,20 @@ use cuda_std::{Scalar, shared, thread, warp::FULL_MASK, warp::shuffle_idx};
 /// at once in serial order.
 ///
 /// # Safety
-/// - The inputs and the output have `rows · len` elements; the inputs are written, and do not overlap the output. The
+/// - The inputs and the outputs have `rows · len` elements; the inputs are written, and do not overlap the outputs. The
 ///   arrays that the options and the operator name have as many elements as there are rows, steps or boundaries.
 /// - The grid has a block for each row, counted by [`block::index`]; a block is of
 ///   [`tiling::rows::warps`](crate::tiling::rows::warps) warps.
 /// - It has [`tiling::rows::shared_bytes`](crate::tiling::rows::shared_bytes) of dynamic shared memory.
 #[inline(always)]
-pub unsafe fn scan_rows<M, E, D, const I: usize, const K: usize, const V: usize>(
-    arrays: &Arrays<M, E, I>,
+pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize, const V: usize>(
+    arrays: &Arrays<S, E, I, O>,
     rows: u64,
     len: u64,
     flags: u64,
     options: u64,
 ) where
-    M: Operator<E, I>,
+    S: Operator<E, I, O>,
     E: Scalar,
     D: Order,
 {
@@ -85,16 +85,19 @@ pub unsafe fn scan_rows<M, E, D, const I: usize, const K: usize, const V: usize>
     // carry, and a word for each warp. All threads of the
     // block go through the same tiles, so that they are together at each barrier, shuffle and vote.
     unsafe {
-        let after_aggregates = shared.add(2 * MAX_WARPS * words::<M>());
+        let after_aggregates = shared.add(2 * MAX_WARPS * words::<S::Aggregate>());
         let serial_carry = Slots::new(after_aggregates, 1);
-        let votes = after_aggregates.add(words::<M::Carry>());
+        let votes = after_aggregates.add(words::<Carry<S>>());
         // Rows of several lengths are for the kernels that take a mask: a length that is no argument takes registers.
-        let Span { first, len } = if M::IS_MASKED {
+        let Span { first, len } = if S::IS_MASKED {
             arrays.span(options, row, len as usize)
         } else {
             arrays.span(Options::default(), row, len as usize)
         };
-        let view = Row::<M, E, D, I, V>::new(arrays, options, first, len);
+        let mut view = Row::<S, E, D, I, V, O>::new(arrays, options, first, len);
+        if S::IS_BACKWARD && options.has(Options::INITIAL) {
+            view = view.with_initial(arrays.initial.read(row));
+        }
         loop {
             let mut finite = true;
             let mut number: u32 = 0;
@@ -102,16 +105,20 @@ pub unsafe fn scan_rows<M, E, D, const I: usize, const K: usize, const V: usize>
             // First of all, since it takes longest.
             let mut next = view.load::<K>(offset, view.is_whole(tile));
             let mut carry = arrays.start(options, row, len);
-            let mut chain = Chain::<M, GROUP>::new(carry);
+            let mut chain = Chain::<S::Aggregate, GROUP>::new(carry);
             while start < len {
-                let items = next;
+                let mut items = next;
+                view.finish(start + offset, &mut items);
                 let end = start + tile;
                 if end < len {
                     next = view.load::<K>(end + offset, view.is_whole(end + tile));
                 }
 
                 let scanned = scan_warp(lane as u32, &items);
-                let aggregates = Slots::new(shared.add(set * MAX_WARPS * words::<M>()), MAX_WARPS);
+                let aggregates = Slots::new(
+                    shared.add(set * MAX_WARPS * words::<S::Aggregate>()),
+                    MAX_WARPS,
+                );
                 set ^= 1;
                 let exchanged = block::exchange(&aggregates, scanned.aggregate);
                 let carries = scanned.carries(exchanged.before.apply(carry));
@@ -120,11 +127,12 @@ pub unsafe fn scan_rows<M, E, D, const I: usize, const K: usize, const V: usize>
                 number += 1;
                 let mut after = chain.carry(number);
 
-                let ends_finite = M::is_finite_carry(after) & results.finite;
+                let ends_finite = S::Aggregate::is_finite_carry(after) & results.finite;
                 finite &= ends_finite;
                 if careful && !block::all(votes, ends_finite) {
                     // Loaded once more, so as not to hold registers all the time.
-                    let items = view.load::<K>(start + offset, view.is_whole(end));
+                    let mut items = view.load::<K>(start + offset, view.is_whole(end));
+                    view.finish(start + offset, &mut items);
                     let (carries, serial) = replay(&items, carry, &serial_carry);
                     results = Results::new(&items, carries, options);
                     after = serial;
@@ -164,17 +172,17 @@ pub(crate) struct ScannedWarp<M, const K: usize> {
 /// # Safety
 /// All lanes of the warp call it together; `lane` is the caller's.
 #[inline(always)]
-pub(crate) unsafe fn scan_warp<M: Action, const K: usize, const V: usize>(
+pub(crate) unsafe fn scan_warp<S: Step, const K: usize, const V: usize>(
     lane: u32,
-    items: &Items<M, K, V>,
-) -> ScannedWarp<M, K> {
+    items: &Items<S, K, V>,
+) -> ScannedWarp<S::Aggregate, K> {
     let mut scanned = ScannedWarp::EMPTY;
     let mut k = 0;
     while k < K {
-        let mut own = items[k][0];
+        let mut own = items[k][0].aggregate();
         let mut j = 1;
         while j < V {
-            own = own.then(items[k][j]);
+            own = own.then(items[k][j].aggregate());
             j += 1;
         }
         // SAFETY: all lanes are here, says the caller.
@@ -223,11 +231,11 @@ impl<M: Action, const K: usize> ScannedWarp<M, K> {
 /// All threads of the block call it together, with the same `carry`. `slot` is a place in shared memory that was
 /// last accessed before a barrier.
 #[inline(always)]
-unsafe fn replay<M: Action, const K: usize, const V: usize>(
-    items: &Items<M, K, V>,
-    carry: M::Carry,
-    slot: &Slots<M::Carry>,
-) -> ([M::Carry; K], M::Carry) {
+unsafe fn replay<S: Step, const K: usize, const V: usize>(
+    items: &Items<S, K, V>,
+    carry: Carry<S>,
+    slot: &Slots<Carry<S>>,
+) -> ([Carry<S>; K], Carry<S>) {
     let lane = thread::thread_idx_x() % WARP_THREADS as u32;
     let warp = thread::thread_idx_x() / WARP_THREADS as u32;
     let warps = thread::block_dim_x() / WARP_THREADS as u32;
@@ -257,7 +265,7 @@ unsafe fn replay<M: Action, const K: usize, const V: usize>(
                         }
                         let mut j = 0;
                         while j < V {
-                            state = items[k][j].apply(state);
+                            state = items[k][j].after(state);
                             j += 1;
                         }
                         state = shuffle_idx(FULL_MASK, state, owner);
@@ -278,40 +286,40 @@ unsafe fn replay<M: Action, const K: usize, const V: usize>(
 }
 
 /// What a lane's vectors become.
-pub(crate) struct Results<C, const K: usize, const V: usize> {
-    /// The carry after each step, or before it where the scan is exclusive.
-    pub(crate) values: Items<C, K, V>,
-    /// Whether each vector ends with a finite carry.
+pub(crate) struct Results<S: Step, const K: usize, const V: usize> {
+    /// What is written at each step.
+    pub(crate) values: Items<S::Outputs, K, V>,
+    /// Whether the carries of each vector are finite.
     pub(crate) finite: bool,
 }
 
-impl<C: Copy, const K: usize, const V: usize> Results<C, K, V> {
+impl<S: Step, const K: usize, const V: usize> Results<S, K, V> {
     /// Takes the carry of each vector through its steps.
     #[inline(always)]
-    pub(crate) fn new<M: Action<Carry = C>>(
-        items: &Items<M, K, V>,
-        carries: [C; K],
-        options: Options,
-    ) -> Self {
+    pub(crate) fn new(items: &Items<S, K, V>, carries: [Carry<S>; K], options: Options) -> Self {
         let mut results = Self {
-            values: [[M::START; V]; K],
+            values: carries.map(|carry| [S::PADDING.outputs(carry, carry); V]),
             finite: true,
         };
         let mut k = 0;
         while k < K {
             let mut carry = carries[k];
+            if S::ENDS_CARRIES {
+                results.finite &= S::Aggregate::is_finite_carry(carry);
+            }
             let mut j = 0;
             while j < V {
-                let after = items[k][j].apply(carry);
-                results.values[k][j] = if options.has(Options::EXCLUSIVE) {
+                let after = items[k][j].after(carry);
+                let result = if options.has(Options::EXCLUSIVE) {
                     items[k][j].before(carry)
                 } else {
                     after
                 };
+                results.values[k][j] = items[k][j].outputs(carry, result);
                 carry = after;
                 j += 1;
             }
-            results.finite &= M::is_finite_carry(carry);
+            results.finite &= S::Aggregate::is_finite_carry(carry);
             k += 1;
         }
         results

@@ -11,7 +11,7 @@ use crate::{
     block,
     carriers::{Relay, carry, column},
     direction::Order,
-    monoid::Operator,
+    monoid::{Action, Operator},
     sharing::{Asked, Place, Places, Sharing},
     slots::{Slots, words},
     strip::{Results, Strip, compose, slot},
@@ -45,7 +45,7 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
     carriers: u64,
     options: u64,
 ) where
-    M: Operator<E, I>,
+    M: Operator<E, I, Aggregate = M> + Action,
     E: Scalar,
     D: Order,
 {
@@ -95,7 +95,7 @@ unsafe fn scan<M, E, D, const I: usize, const V: usize, const C: usize>(
     sharing: &Sharing,
     relay: &Relay<M>,
 ) where
-    M: Operator<E, I>,
+    M: Operator<E, I, Aggregate = M> + Action,
     E: Scalar,
     D: Order,
 {

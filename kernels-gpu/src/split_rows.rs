@@ -12,7 +12,7 @@ use crate::{
     block,
     direction::Order,
     look_back::{Known, LookBack, Window},
-    monoid::Operator,
+    monoid::{Action, Operator},
     rows::{Results, ScannedWarp, scan_warp},
     sharing::{Place, Places},
     slots::{Slots, words},
@@ -55,7 +55,7 @@ pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: 
     len: u64,
     options: u64,
 ) where
-    M: Operator<E, I>,
+    M: Operator<E, I, Aggregate = M> + Action,
     E: Scalar,
     D: Order,
 {

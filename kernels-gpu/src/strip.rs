@@ -3,7 +3,7 @@
 use crate::{
     arrays::{Arrays, Options, Span},
     direction::{Order, first_of, index},
-    monoid::{Action, Operator},
+    monoid::{Action, Carry, Monoid, Operator, Step},
     tiling::{
         WARP_THREADS,
         columns::{STEPS, TILE},
@@ -16,35 +16,52 @@ use cuda_std::{Global, Scalar, Shared};
 pub type Steps<S, const C: usize> = [[S; C]; STEPS];
 
 /// Some channels of one outer index, side by side, at most `32 · C`.
-pub struct Strip<M: Operator<E, I>, E: Scalar, D, const I: usize, const V: usize, const C: usize> {
+pub struct Strip<
+    S: Operator<E, I, O>,
+    E: Scalar,
+    D,
+    const I: usize,
+    const V: usize,
+    const C: usize,
+    const O: usize = 1,
+> {
     inputs: [Global<E>; I],
-    output: Global<E>,
+    outputs: [Global<E>; O],
     len: usize,
     inner: usize,
     channels: usize,
     /// Whether copies of `V` channels are aligned in every input.
     aligned_inputs: bool,
-    /// Whether stores of a lane's channels at once are aligned in the output.
-    aligned_output: bool,
-    /// Whether nothing enters the sequences.
+    /// Whether stores of a lane's channels at once are aligned in every output.
+    aligned_outputs: bool,
+    /// Whether the sequences have no initial states.
     fresh: bool,
+    /// The initial states of the lane's channels, in a backward scan.
+    initial: [Carry<S>; C],
     /// Whether there is a mask, and the steps' part of it.
     is_masked: bool,
     mask: Global<u8>,
-    scan: PhantomData<(M, D)>,
+    scan: PhantomData<D>,
 }
 
-impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, const C: usize>
-    Strip<M, E, D, I, V, C>
+impl<
+    S: Operator<E, I, O>,
+    E: Scalar,
+    D: Order,
+    const I: usize,
+    const V: usize,
+    const C: usize,
+    const O: usize,
+> Strip<S, E, D, I, V, C, O>
 {
     /// The strip of the channels from `channel` on, in the sequences of `span`.
     ///
     /// # Safety
-    /// Its elements lie in the inputs, which are written, and in the output.
+    /// Its elements lie in the inputs, which are written, and in the outputs.
     #[inline(always)]
     #[must_use]
     pub unsafe fn new(
-        arrays: &Arrays<M, E, I>,
+        arrays: &Arrays<S, E, I, O>,
         options: Options,
         span: Span,
         channel: usize,
@@ -57,7 +74,7 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
         // SAFETY: the strip lies in the arrays, says the caller.
         unsafe {
             let mut strip = Self::starting(arrays, options, start, channels, len, inner);
-            strip.is_masked = M::IS_MASKED && options.has(Options::MASKED);
+            strip.is_masked = S::IS_MASKED && options.has(Options::MASKED);
             if strip.is_masked {
                 strip.mask = arrays.mask.add(first);
             }
@@ -72,28 +89,34 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
     #[inline(always)]
     #[must_use]
     pub unsafe fn starting(
-        arrays: &Arrays<M, E, I>,
+        arrays: &Arrays<S, E, I, O>,
         options: Options,
         start: usize,
         channels: usize,
         len: usize,
         inner: usize,
     ) -> Self {
-        // SAFETY: the strip lies in the arrays, says the caller.
-        let output = unsafe { arrays.output.add(start) };
         let mut strip = Self {
             inputs: arrays.inputs,
-            output,
+            outputs: arrays.outputs,
             len,
             inner,
             channels,
             aligned_inputs: inner.is_multiple_of(V),
-            aligned_output: inner.is_multiple_of(C) && output.is_aligned_to::<C>(),
+            aligned_outputs: inner.is_multiple_of(C),
             fresh: !options.has(Options::INITIAL),
+            initial: [S::Aggregate::START; C],
             is_masked: false,
             mask: arrays.mask,
             scan: PhantomData,
         };
+        let mut o = 0;
+        while o < O {
+            // SAFETY: the strip lies in the arrays, says the caller.
+            strip.outputs[o] = unsafe { arrays.outputs[o].add(start) };
+            strip.aligned_outputs &= strip.outputs[o].is_aligned_to::<C>();
+            o += 1;
+        }
         let mut k = 0;
         while k < I {
             // SAFETY: as above.
@@ -108,8 +131,15 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
     #[inline(always)]
     #[must_use]
     pub fn is_whole(&self, end: usize) -> bool {
-        let aligned = self.aligned_inputs && self.aligned_output;
+        let aligned = self.aligned_inputs && self.aligned_outputs;
         aligned && self.channels == WARP_THREADS * C && end <= self.len
+    }
+
+    /// The strip with these initial states of the lane's channels, for a backward scan.
+    #[inline(always)]
+    #[must_use]
+    pub fn with_initial(self, initial: [Carry<S>; C]) -> Self {
+        Self { initial, ..self }
     }
 
     /// Channels of the strip.
@@ -117,6 +147,21 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
     #[must_use]
     pub fn channels(&self) -> usize {
         self.channels
+    }
+
+    /// A carry for each of the lane's channels; `carry` gives those of the strip.
+    #[inline(always)]
+    #[must_use]
+    pub fn carries(&self, lane: usize, carry: impl Fn(usize) -> Carry<S>) -> [Carry<S>; C] {
+        let mut carries = [S::Aggregate::START; C];
+        let mut c = 0;
+        while c < C {
+            if lane * C + c < self.channels {
+                carries[c] = carry(c);
+            }
+            c += 1;
+        }
+        carries
     }
 
     /// Starts to copy the warp's steps, which are at `position` and after, to a stage: for each input, a row of `32 · C`
@@ -159,12 +204,20 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
         };
         let (step, channel) = (lane * V / (WARP_THREADS * C), lane * V % (WARP_THREADS * C));
         let first = index::<D>(position + step, 1, self.len) * self.inner + channel;
+        let last = index::<D>(self.len - 1, 1, self.len) * self.inner + channel;
         let to = (row + step) * (WARP_THREADS * C) + channel;
         let mut t = 0;
         while t < STEPS {
             let from = first_of::<D>(first, t * self.inner, 1);
+            let next = first_of::<D>(first, (t + 1) * self.inner, 1);
+            let next = if position + step + t + 1 < self.len {
+                next
+            } else {
+                last
+            };
             let mut k = 0;
             while k < I {
+                let from = if S::IS_OF_NEXT[k] { next } else { from };
                 let to = k * (TILE * WARP_THREADS * C) + to + t * (WARP_THREADS * C);
                 // SAFETY: the vector lies in the strip and in the stage, and is aligned, since the steps are whole.
                 unsafe { stage.copy_async::<V>(to, self.inputs[k], from) };
@@ -191,8 +244,11 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
             let position = position + step;
             if position < self.len && channel < self.channels {
                 let from = index::<D>(position, 1, self.len) * self.inner + channel;
+                let next = (position + 1).min(self.len - 1);
+                let next = index::<D>(next, 1, self.len) * self.inner + channel;
                 let mut k = 0;
                 while k < I {
+                    let from = if S::IS_OF_NEXT[k] { next } else { from };
                     // SAFETY: the position and the channels lie in the strip, the row and the channels in the stage.
                     unsafe {
                         let to = k * (TILE * WARP_THREADS * C)
@@ -207,8 +263,7 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
         }
     }
 
-    /// The steps at `position` and after of the lane's channels, from row `row` of the stage on; the identity outside
-    /// the strip.
+    /// The steps at `position` and after of the lane's channels, from row `row` of the stage on; padding outside the strip.
     ///
     /// # Safety
     /// The warp's copies to the stage are done, and its lanes have met since. If `whole`, [`is_whole`](Self::is_whole) holds for
@@ -223,23 +278,23 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
         stage: Shared<E>,
         row: usize,
         lane: usize,
-    ) -> Steps<M, C> {
+    ) -> Steps<S, C> {
         let channel = lane * C;
-        let mut steps = [[M::IDENTITY; C]; STEPS];
+        let mut steps = [[S::PADDING; C]; STEPS];
         let mut t = 0;
         while t < STEPS {
             if whole || position + t < self.len {
                 let at = (row + t) * (WARP_THREADS * C) + channel;
                 if whole || channel + C <= self.channels {
                     // SAFETY: the steps lie in the strip, so that they were copied to the stage.
-                    steps[t] = M::gather(|k| unsafe {
+                    steps[t] = S::gather(|k| unsafe {
                         stage.read_vector(k * (TILE * WARP_THREADS * C) + at)
                     });
                 } else {
                     let mut c = 0;
                     while c < C {
                         if channel + c < self.channels {
-                            let [step] = M::gather(|k| {
+                            let [step] = S::gather(|k| {
                                 // SAFETY: as above.
                                 [unsafe { stage.read(k * (TILE * WARP_THREADS * C) + at + c) }]
                             });
@@ -251,8 +306,24 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
             }
             t += 1;
         }
-        if position == 0 && self.fresh {
-            steps[0] = steps[0].map(M::as_first);
+        if S::IS_BACKWARD {
+            let mut t = 0;
+            while t < STEPS {
+                if position + t + 1 == self.len {
+                    let mut c = 0;
+                    while c < C {
+                        steps[t][c] = if self.fresh {
+                            steps[t][c].as_first()
+                        } else {
+                            steps[t][c].with_initial(self.initial[c])
+                        };
+                        c += 1;
+                    }
+                }
+                t += 1;
+            }
+        } else if position == 0 && self.fresh {
+            steps[0] = steps[0].map(S::as_first);
         }
         if self.is_masked {
             let mut t = 0;
@@ -260,7 +331,7 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
                 if position + t < self.len {
                     // SAFETY: the step lies in the sequences.
                     if unsafe { self.mask.read(index::<D>(position + t, 1, self.len)) } != 0 {
-                        steps[t] = steps[t].map(M::restart);
+                        steps[t] = steps[t].map(S::restart);
                     }
                 }
                 t += 1;
@@ -272,7 +343,7 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
     /// Stores the results of the steps at `position` and after of the lane's channels.
     ///
     /// # Safety
-    /// No other thread accesses these elements of the output. If `whole`, [`is_whole`](Self::is_whole) holds for the end of the
+    /// No other thread accesses these elements of the outputs. If `whole`, [`is_whole`](Self::is_whole) holds for the end of the
     /// steps.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -281,7 +352,7 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
         position: usize,
         whole: bool,
         lane: usize,
-        results: &Steps<M::Carry, C>,
+        results: &Steps<S::Outputs, C>,
     ) {
         let channel = lane * C;
         let mut t = 0;
@@ -289,10 +360,14 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
             let first = index::<D>(position, 1, self.len) * self.inner + channel;
             while t < STEPS {
                 let at = first_of::<D>(first, t * self.inner, 1);
-                // SAFETY: the steps lie in the strip, and their address is aligned, since they are whole.
-                unsafe {
-                    self.output
-                        .write_vector_streaming(at, results[t].map(M::emit));
+                let elements = results[t].map(S::emit);
+                let mut o = 0;
+                while o < O {
+                    // SAFETY: the steps lie in the strip, and their address is aligned, since they are whole.
+                    unsafe {
+                        self.outputs[o].write_vector_streaming(at, elements.map(|all| all[o]));
+                    }
+                    o += 1;
                 }
                 t += 1;
             }
@@ -301,18 +376,26 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
         while t < STEPS {
             if position + t < self.len {
                 let at = index::<D>(position + t, 1, self.len) * self.inner + channel;
-                if self.aligned_output && channel + C <= self.channels {
-                    // SAFETY: the steps lie in the strip, and their address is aligned.
-                    unsafe {
-                        self.output
-                            .write_vector_streaming(at, results[t].map(M::emit));
+                let elements = results[t].map(S::emit);
+                if self.aligned_outputs && channel + C <= self.channels {
+                    let mut o = 0;
+                    while o < O {
+                        // SAFETY: the steps lie in the strip, and their address is aligned.
+                        unsafe {
+                            self.outputs[o].write_vector_streaming(at, elements.map(|all| all[o]));
+                        }
+                        o += 1;
                     }
                 } else {
                     let mut c = 0;
                     while c < C {
                         if channel + c < self.channels {
-                            // SAFETY: the step lies in the strip.
-                            unsafe { self.output.write(at + c, M::emit(results[t][c])) };
+                            let mut o = 0;
+                            while o < O {
+                                // SAFETY: the step lies in the strip.
+                                unsafe { self.outputs[o].write(at + c, elements[c][o]) };
+                                o += 1;
+                            }
                         }
                         c += 1;
                     }
@@ -324,37 +407,34 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize, con
 }
 
 /// What a thread's steps become.
-pub struct Results<T, const C: usize> {
-    /// The carry after each step, or before it where the scan is exclusive.
-    pub values: Steps<T, C>,
+pub struct Results<S: Step, const C: usize> {
+    /// What is written at each step.
+    pub values: Steps<S::Outputs, C>,
     /// The carry after the last step.
-    pub last: [T; C],
+    pub last: [Carry<S>; C],
 }
 
-impl<T: Copy, const C: usize> Results<T, C> {
+impl<S: Step, const C: usize> Results<S, C> {
     /// Takes the carries that enter the thread's steps through them.
     #[inline(always)]
     #[must_use]
-    pub fn new<M: Action<Carry = T>>(
-        steps: &Steps<M, C>,
-        entering: [T; C],
-        options: Options,
-    ) -> Self {
+    pub fn new(steps: &Steps<S, C>, entering: [Carry<S>; C], options: Options) -> Self {
         let mut results = Self {
-            values: [entering; STEPS],
+            values: [entering.map(|carry| S::PADDING.outputs(carry, carry)); STEPS],
             last: entering,
         };
         let mut t = 0;
         while t < STEPS {
             let mut c = 0;
             while c < C {
-                let before = results.last[c];
-                let after = steps[t][c].apply(before);
-                results.values[t][c] = if options.has(Options::EXCLUSIVE) {
-                    steps[t][c].before(before)
+                let carry = results.last[c];
+                let after = steps[t][c].after(carry);
+                let result = if options.has(Options::EXCLUSIVE) {
+                    steps[t][c].before(carry)
                 } else {
                     after
                 };
+                results.values[t][c] = steps[t][c].outputs(carry, result);
                 results.last[c] = after;
                 c += 1;
             }
@@ -362,18 +442,33 @@ impl<T: Copy, const C: usize> Results<T, C> {
         }
         results
     }
+
+    /// For each channel a carry that is finite if all that entered the steps and left them are.
+    #[inline(always)]
+    #[must_use]
+    pub fn worst(&self, entering: [Carry<S>; C]) -> [Carry<S>; C] {
+        let mut worst = self.last;
+        let mut c = 0;
+        while c < C {
+            if S::ENDS_CARRIES && !S::Aggregate::is_finite_carry(entering[c]) {
+                worst[c] = entering[c];
+            }
+            c += 1;
+        }
+        worst
+    }
 }
 
 /// The aggregate of the thread's steps of each of its channels.
 #[inline(always)]
 #[must_use]
-pub fn compose<M: Action, const C: usize>(steps: &Steps<M, C>) -> [M; C] {
-    let mut aggregates = steps[0];
+pub fn compose<S: Step, const C: usize>(steps: &Steps<S, C>) -> [S::Aggregate; C] {
+    let mut aggregates = steps[0].map(S::aggregate);
     let mut t = 1;
     while t < STEPS {
         let mut c = 0;
         while c < C {
-            aggregates[c] = aggregates[c].then(steps[t][c]);
+            aggregates[c] = aggregates[c].then(steps[t][c].aggregate());
             c += 1;
         }
         t += 1;

@@ -1,9 +1,9 @@
-//! A lane's part of a tile of a row: guarded, vectorised loads and stores. The padding is the identity.
+//! A lane's part of a tile of a row: guarded, vectorised loads and stores.
 
 use crate::{
     arrays::{Arrays, Options},
     direction::{Direction, Order, first_of, index, order},
-    monoid::Operator,
+    monoid::{Action, Carry, Operator},
     tiling::WARP_THREADS,
 };
 use core::marker::PhantomData;
@@ -13,52 +13,74 @@ use cuda_std::{Global, Scalar, Shared};
 pub type Items<S, const K: usize, const V: usize> = [[S; V]; K];
 
 /// A sequence whose steps are neighbours in memory.
-pub struct Row<M: Operator<E, I>, E: Scalar, D, const I: usize, const V: usize> {
+pub struct Row<
+    S: Operator<E, I, O>,
+    E: Scalar,
+    D,
+    const I: usize,
+    const V: usize,
+    const O: usize = 1,
+> {
     inputs: [Global<E>; I],
-    output: Global<E>,
+    outputs: [Global<E>; O],
     /// Steps.
     len: usize,
     /// Whether the vectors that begin at multiples of `V` positions are aligned in every array.
     aligned: bool,
-    /// Whether nothing enters the row.
+    /// Whether the row has no initial state.
     fresh: bool,
+    /// The initial state, in a backward scan.
+    initial: Carry<S>,
     /// Whether there is a mask, and the row's part of it.
     is_masked: bool,
     mask: Global<u8>,
-    scan: PhantomData<(M, D)>,
+    scan: PhantomData<D>,
 }
 
-impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row<M, E, D, I, V> {
+impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, const O: usize>
+    Row<S, E, D, I, V, O>
+{
     /// Steps of a subtile.
     const SUBTILE: usize = WARP_THREADS * V;
+    /// Whether a backward scan's end is seen to when items are there. With a mask they are waited for at once.
+    const ENDS_LATE: bool = S::IS_BACKWARD && !S::IS_MASKED;
 
     /// The row of `len` steps that begins at element `start` of the arrays.
     ///
     /// # Safety
-    /// Elements `start .. start + len` lie in the inputs, which are written, and in the output.
+    /// Elements `start .. start + len` lie in the inputs, which are written, and in the outputs.
     #[inline(always)]
     #[must_use]
     pub unsafe fn new(
-        arrays: &Arrays<M, E, I>,
+        arrays: &Arrays<S, E, I, O>,
         options: Options,
         start: usize,
         len: usize,
     ) -> Self {
-        let Arrays { inputs, output, .. } = arrays;
+        let Arrays {
+            inputs, outputs, ..
+        } = arrays;
         // The vectors are counted from the end of the row in memory at which the scan begins.
         let begin = start + index::<D>(0, 0, len);
         // SAFETY: the row lies in the arrays, says the caller, and `begin` is one of its ends.
         unsafe {
             let mut row = Self {
                 inputs: *inputs,
-                output: output.add(start),
+                outputs: *outputs,
                 len,
-                aligned: output.add(begin).is_aligned_to::<V>(),
+                aligned: true,
                 fresh: !options.has(Options::INITIAL),
-                is_masked: M::IS_MASKED && options.has(Options::MASKED),
+                initial: S::Aggregate::START,
+                is_masked: S::IS_MASKED && options.has(Options::MASKED),
                 mask: arrays.mask,
                 scan: PhantomData,
             };
+            let mut o = 0;
+            while o < O {
+                row.outputs[o] = outputs[o].add(start);
+                row.aligned &= outputs[o].add(begin).is_aligned_to::<V>();
+                o += 1;
+            }
             let mut i = 0;
             while i < I {
                 row.inputs[i] = inputs[i].add(start);
@@ -79,7 +101,7 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row
     #[inline(always)]
     #[must_use]
     pub unsafe fn with_alignment(
-        arrays: &Arrays<M, E, I>,
+        arrays: &Arrays<S, E, I, O>,
         options: Options,
         start: usize,
         len: usize,
@@ -88,6 +110,13 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row
         // SAFETY: says the caller.
         let row = unsafe { Self::new(arrays, options, start, len) };
         Self { aligned, ..row }
+    }
+
+    /// The row with this initial state, for a backward scan.
+    #[inline(always)]
+    #[must_use]
+    pub fn with_initial(self, initial: Carry<S>) -> Self {
+        Self { initial, ..self }
     }
 
     /// Whether every access to the steps before position `end` can be of whole vectors.
@@ -109,21 +138,28 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row
         (first, left.min(u32::MAX as usize) as u32)
     }
 
-    /// The items whose first vector is at `position`.
+    /// The items whose first vector is at `position`, which [`finish`](Self::finish) has to finish.
     ///
     /// # Safety
     /// `position` is a multiple of `V`; if `whole`, [`is_whole`](Self::is_whole) holds for the end of the items.
     #[inline(always)]
     #[must_use]
-    pub unsafe fn load<const K: usize>(&self, position: usize, whole: bool) -> Items<M, K, V> {
-        let mut items = [[M::IDENTITY; V]; K];
+    pub unsafe fn load<const K: usize>(&self, position: usize, whole: bool) -> Items<S, K, V> {
+        let mut items = [[S::PADDING; V]; K];
         let (first, valid) = self.guard(position);
         if whole {
             let mut k = 0;
             while k < K {
                 let at = first_of::<D>(first, k * Self::SUBTILE, V);
                 // SAFETY: the vector lies in the row and is aligned, since the items are whole.
-                let vectors = M::gather(|i| unsafe { self.inputs[i].read_vector_streaming(at) });
+                let vectors = S::gather(|i| unsafe {
+                    if S::IS_OF_NEXT[i] {
+                        let next = self.next(first, k * Self::SUBTILE + V - 1, valid);
+                        self.vector_of_next(i, at, next)
+                    } else {
+                        self.inputs[i].read_vector_streaming(at)
+                    }
+                });
                 items[k] = order::<D, _, V>(vectors);
                 k += 1;
             }
@@ -135,8 +171,12 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row
                     let ahead = k * Self::SUBTILE + j;
                     if (ahead as u32) < valid {
                         let at = first_of::<D>(first, ahead, 1);
-                        // SAFETY: the item lies in the row, since it is valid.
-                        let [item] = M::gather(|i| [unsafe { self.inputs[i].read(at) }]);
+                        let next = self.next(first, ahead, valid);
+                        let [item] = S::gather(|i| {
+                            let at = if S::IS_OF_NEXT[i] { next } else { at };
+                            // SAFETY: the item lies in the row, since it is valid, and so does the next.
+                            [unsafe { self.inputs[i].read(at) }]
+                        });
                         items[k][j] = item;
                     }
                     j += 1;
@@ -149,14 +189,42 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row
         items
     }
 
-    /// Makes the steps that no carry enters what they are: the first one of the row, and those that the mask says.
+    /// Where in memory the step lies that comes after the one that is `ahead` steps after `first`; at the last step, that one.
+    #[inline(always)]
+    fn next(&self, first: usize, ahead: usize, valid: u32) -> usize {
+        let is_last = ahead as u32 + 1 >= valid;
+        first_of::<D>(first, if is_last { ahead } else { ahead + 1 }, 1)
+    }
+
+    /// The elements of input `i` of the steps after those of the vector at `at`, the last of which is at `next`.
+    ///
+    /// # Safety
+    /// The vector lies in the row and is aligned; `next` lies in the row.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn vector_of_next(&self, i: usize, at: usize, next: usize) -> [E; V] {
+        // Not read as what is read once: the next lane reads a part of it too.
+        // SAFETY: says the caller.
+        let (own, last) = unsafe {
+            let own: [E; V] = self.inputs[i].read_vector(at);
+            (order::<D, _, V>(own), self.inputs[i].read(next))
+        };
+        order::<D, _, V>(core::array::from_fn(|j| {
+            if j + 1 < V { own[j + 1] } else { last }
+        }))
+    }
+
+    /// Makes the steps at which the scan, or the one that it goes backwards through, starts what they are: the first one of the row, and
+    /// those that the mask says.
     ///
     /// # Safety
     /// The row lies in the mask, if there is one.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn begin<const K: usize>(&self, position: usize, items: &mut Items<M, K, V>) {
-        if position == 0 && self.fresh {
+    unsafe fn begin<const K: usize>(&self, position: usize, items: &mut Items<S, K, V>) {
+        if S::IS_BACKWARD && !Self::ENDS_LATE {
+            self.end(position, items);
+        } else if !S::IS_BACKWARD && position == 0 && self.fresh {
             items[0][0] = items[0][0].as_first();
         }
         if self.is_masked {
@@ -176,6 +244,35 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row
                 }
                 k += 1;
             }
+        }
+    }
+
+    /// Makes the items that were loaded what they are, as far as [`load`](Self::load) would have to wait for them.
+    #[inline(always)]
+    pub fn finish<const K: usize>(&self, position: usize, items: &mut Items<S, K, V>) {
+        if Self::ENDS_LATE {
+            self.end(position, items);
+        }
+    }
+
+    /// Makes the step with which a backward scan ends what it is, if it is one of the items.
+    #[inline(always)]
+    fn end<const K: usize>(&self, position: usize, items: &mut Items<S, K, V>) {
+        let (_, valid) = self.guard(position);
+        let mut k = 0;
+        while k < K {
+            let mut j = 0;
+            while j < V {
+                if (k * Self::SUBTILE + j) as u32 + 1 == valid {
+                    items[k][j] = if self.fresh {
+                        items[k][j].as_first()
+                    } else {
+                        items[k][j].with_initial(self.initial)
+                    };
+                }
+                j += 1;
+            }
+            k += 1;
         }
     }
 
@@ -246,8 +343,8 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row
         stage: Shared<E>,
         slot: usize,
         stride: usize,
-    ) -> Items<M, K, V> {
-        let mut items = [[M::IDENTITY; V]; K];
+    ) -> Items<S, K, V> {
+        let mut items = [[S::PADDING; V]; K];
         let (_, valid) = self.guard(position);
         // SAFETY: what is read was copied.
         unsafe {
@@ -255,7 +352,7 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row
                 let mut k = 0;
                 while k < K {
                     let vectors =
-                        M::gather(|i| stage.read_vector::<V>(slot + (i * K + k) * stride));
+                        S::gather(|i| stage.read_vector::<V>(slot + (i * K + k) * stride));
                     items[k] = order::<D, _, V>(vectors);
                     k += 1;
                 }
@@ -266,7 +363,7 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row
                     while j < V {
                         if ((k * Self::SUBTILE + j) as u32) < valid {
                             let at = slot + k * stride + index::<D>(j, 1, V);
-                            let [item] = M::gather(|i| [stage.read(at + i * K * stride)]);
+                            let [item] = S::gather(|i| [stage.read(at + i * K * stride)]);
                             items[k][j] = item;
                         }
                         j += 1;
@@ -283,13 +380,13 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row
     /// Stores the results of the items whose first vector is at `position`.
     ///
     /// # Safety
-    /// As [`load`](Self::load); no other thread accesses these steps of the output.
+    /// As [`load`](Self::load); no other thread accesses these steps of the outputs.
     #[inline(always)]
     pub unsafe fn store<const K: usize>(
         &self,
         position: usize,
         whole: bool,
-        results: Items<M::Carry, K, V>,
+        results: Items<S::Outputs, K, V>,
     ) {
         let (first, valid) = self.guard(position);
         // SAFETY: as for `load`.
@@ -298,8 +395,12 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row
                 let mut k = 0;
                 while k < K {
                     let at = first_of::<D>(first, k * Self::SUBTILE, V);
-                    let vector = order::<D, _, V>(results[k].map(M::emit));
-                    self.output.write_vector_streaming(at, vector);
+                    let vectors = order::<D, _, V>(results[k].map(S::emit));
+                    let mut o = 0;
+                    while o < O {
+                        self.outputs[o].write_vector_streaming(at, vectors.map(|all| all[o]));
+                        o += 1;
+                    }
                     k += 1;
                 }
             } else {
@@ -310,7 +411,12 @@ impl<M: Operator<E, I>, E: Scalar, D: Order, const I: usize, const V: usize> Row
                         let ahead = k * Self::SUBTILE + j;
                         if (ahead as u32) < valid {
                             let at = first_of::<D>(first, ahead, 1);
-                            self.output.write(at, M::emit(results[k][j]));
+                            let elements = S::emit(results[k][j]);
+                            let mut o = 0;
+                            while o < O {
+                                self.outputs[o].write(at, elements[o]);
+                                o += 1;
+                            }
                         }
                         j += 1;
                     }

@@ -55,10 +55,11 @@ pub mod rows {
         }
     }
 
-    /// The most registers that a thread may have: so many that two of the largest blocks fit, or with a mask one of them.
+    /// The most registers that a thread may have: so many that two of the largest blocks fit, or with a mask or three inputs one of
+    /// them.
     #[must_use]
-    pub const fn registers(is_masked: bool) -> u32 {
-        let blocks = if is_masked { 1 } else { 2 };
+    pub const fn registers(inputs: usize, is_masked: bool) -> u32 {
+        let blocks = if is_masked || inputs > 2 { 1 } else { 2 };
         super::registers(blocks * MAX_WARPS)
     }
 
@@ -103,6 +104,7 @@ pub mod rows {
 /// [`TILE`](columns::TILE) steps of the strip; a thread owns [`STEPS`](columns::STEPS) consecutive ones of a channel.
 pub mod columns {
     use super::{ACCESS_BYTES, WARP_THREADS};
+    use core::ops::RangeInclusive;
 
     /// Neighbouring channels that a lane owns, for elements of so many bytes.
     #[must_use]
@@ -126,9 +128,26 @@ pub mod columns {
     pub const TILE: usize = WARPS * STEPS;
     /// Tiles of a group: see [`chain`](crate::chain).
     pub const GROUP: usize = 8;
-    /// Tiles in shared memory, one that is scanned and the others on their way; fewer where shared memory does not hold
-    /// as many, and never fewer than two.
+    /// Tiles in shared memory, at most.
     pub const MAX_STAGES: usize = 3;
+
+    /// Whether, with so many inputs, a tile gives its place to another as soon as its steps are in registers. Else one is on its way
+    /// less than there are places, which costs a barrier of the warp less.
+    #[must_use]
+    pub const fn gives_place_early(inputs: usize) -> bool {
+        inputs > 2
+    }
+
+    /// The fewest and the most tiles in shared memory; there are as many as it holds.
+    #[must_use]
+    pub const fn stages(inputs: usize) -> RangeInclusive<usize> {
+        if gives_place_early(inputs) {
+            1..=MAX_STAGES - 1
+        } else {
+            2..=MAX_STAGES
+        }
+    }
+
     /// Threads of a block.
     pub const THREADS: usize = WARPS * WARP_THREADS;
 

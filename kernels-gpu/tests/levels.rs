@@ -8,7 +8,7 @@ use ptxscan_kernels::arrays::{Arrays, Options};
 use ptxscan_kernels::block;
 use ptxscan_kernels::columns::scan_columns;
 use ptxscan_kernels::direction::{Direction, Forward, Order, Reverse};
-use ptxscan_kernels::monoid::{Action, Monoid, Operator};
+use ptxscan_kernels::monoid::{Action, Monoid, Operator, Step};
 use ptxscan_kernels::rows::scan_rows;
 use ptxscan_kernels::slots::Slots;
 use ptxscan_kernels::split_columns::scan_split_columns;
@@ -57,12 +57,30 @@ impl<const SERIAL: bool> Action for Bicyclic<SERIAL> {
         height.saturating_sub(self.pops) + self.pushes
     }
 
-    fn as_first(self) -> Self {
-        Self { pops: 0, ..self }
-    }
-
     fn is_finite_carry(_: u32) -> bool {
         !SERIAL
+    }
+}
+
+impl<const SERIAL: bool> Step for Bicyclic<SERIAL> {
+    type Aggregate = Self;
+    type Outputs = u32;
+    const PADDING: Self = Self::IDENTITY;
+
+    fn aggregate(self) -> Self {
+        self
+    }
+
+    fn after(self, height: u32) -> u32 {
+        self.apply(height)
+    }
+
+    fn outputs(self, _: u32, result: u32) -> u32 {
+        result
+    }
+
+    fn as_first(self) -> Self {
+        Self { pops: 0, ..self }
     }
 }
 
@@ -75,8 +93,8 @@ impl<const SERIAL: bool> Operator<u32, 2> for Bicyclic<SERIAL> {
         })
     }
 
-    fn emit(carry: u32) -> u32 {
-        carry
+    fn emit(height: u32) -> [u32; 1] {
+        [height]
     }
 }
 
@@ -331,8 +349,9 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
         let thread = || unsafe {
             let arrays = Arrays::<Bicyclic<SERIAL>, u32, INPUTS> {
                 inputs,
-                output: output.view(),
+                outputs: [output.view()],
                 initial: initial.view(),
+                d_final: initial.view(),
                 last: last.view(),
                 mask,
                 boundaries,
@@ -340,7 +359,9 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
             };
             match (inner == 1, split) {
                 (true, false) => {
-                    scan_rows::<_, _, D, INPUTS, SUBTILES, VECTOR>(&arrays, outer, len, 0, options);
+                    scan_rows::<_, _, D, INPUTS, 1, SUBTILES, VECTOR>(
+                        &arrays, outer, len, 0, options,
+                    );
                 }
                 (true, true) => {
                     scan_split_rows::<_, _, D, INPUTS, SUBTILES, VECTOR>(
@@ -349,7 +370,7 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
                 }
                 (false, false) => {
                     let stages = columns::MAX_STAGES as u64;
-                    scan_columns::<_, _, D, INPUTS, VECTOR, CHANNELS>(
+                    scan_columns::<_, _, D, INPUTS, 1, VECTOR, CHANNELS>(
                         &arrays, outer, len, inner, stages, 0, options,
                     );
                 }

@@ -1,7 +1,10 @@
 //! The kernels, run natively by the emulator of `cuda_std`.
 
+use super::cases::Case;
 use super::checks::same_bits;
+use super::data::{self, Data};
 use super::expected::kernel_depth;
+use super::gradient::{self, AsGradient};
 use super::options::{self, Tested};
 use super::{Backend, Call, Checked};
 use cuda_std::emulator::{Launch, Memory, Report, Site};
@@ -9,8 +12,10 @@ use cuda_std::{BF16, Complex32, F16, Global, Scalar};
 use ptxscan::half::{bf16, f16};
 use ptxscan::num_complex::Complex;
 use ptxscan::plan::{self, DeviceLimits, Packed, Plan, PlanBuilder};
-use ptxscan::{Element, Extents, Operator};
+use ptxscan::{Element, Extents, Operation, Operator};
 use ptxscan_kernels::entry::call as call_kernel;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use std::any::Any;
 
 /// What the plans are made for: an H200 with few of its multiprocessors, and a GPU with less shared memory (compute
@@ -33,11 +38,13 @@ const DEVICES: [DeviceLimits; 2] = [
 /// Runs each plan in so many schedules, for one device and strategy and another in turn; they have to agree to the last bit.
 pub struct Emulator {
     pub schedules: u64,
+    /// Whether scans are carried out as gradients.
+    pub gradient: bool,
 }
 
 impl Backend for Emulator {
     fn run(&self, call: &Call, offsets: &[usize]) -> Checked<Vec<f32>> {
-        let plans = plans(call)?;
+        let plans = plans(call, self.gradient)?;
         if plans.is_empty() {
             return Ok(without_launch(call));
         }
@@ -57,7 +64,8 @@ impl Backend for Emulator {
     }
 
     fn depth(&self, operator: Operator, extents: Extents) -> usize {
-        kernel_depth(operator, extents)
+        // A gradient adds dh in the end.
+        kernel_depth(operator, extents) + usize::from(self.gradient)
     }
 }
 
@@ -69,8 +77,13 @@ pub fn seeds(call: &Call, count: u64) -> impl Iterator<Item = u64> + use<> {
 
 /// The plans of a call that ask for launches: with each strategy for one device, then for another, as far as they can carry
 /// them out. Calls begin with one device or the other.
-pub fn plans(call: &Call) -> Checked<Vec<Plan>> {
-    let builder = PlanBuilder::new(call.operation, "f32", call.extents());
+pub fn plans(call: &Call, gradient: bool) -> Checked<Vec<Plan>> {
+    let operation = if gradient {
+        Operation::new(Operator::AffineScan, call.operation.direction.opposite())
+    } else {
+        call.operation
+    };
+    let builder = PlanBuilder::new(operation, "f32", call.extents()).gradient(gradient);
     let mut plans = Vec::new();
     let first = call.extents().elements();
     for device in (0..DEVICES.len()).map(|k| DEVICES[(first + k) % DEVICES.len()]) {
@@ -103,6 +116,11 @@ fn without_launch(call: &Call) -> Vec<f32> {
         .map_or(Vec::new(), |input| input.to_vec())
 }
 
+/// Whether a plan is of a gradient.
+fn is_gradient(plan: &Plan) -> bool {
+    matches!(plan, Plan::Scan { launches, .. } if launches[0].kernel.is_gradient)
+}
+
 /// Carries out a plan in the schedule of `seed`, with the barrier at `removed` left out; gives the output, all of which is
 /// written, and what the launches report.
 pub fn emulate(
@@ -112,16 +130,23 @@ pub fn emulate(
     seed: u64,
     removed: Option<Site>,
 ) -> Checked<(Vec<f32>, Vec<Report>)> {
-    let arrays = Arrays {
-        inputs: call.inputs.iter().map(|input| input.to_vec()).collect(),
-        initial: &[],
-        states: 0,
-        mask: &[],
-        boundaries: &[],
-    };
     let elements = call.extents().elements();
-    let (out, _, reports) = emulate_arrays::<f32>(plan, arrays, elements, offsets, seed, removed)?;
-    Ok((out, reports))
+    let run = |inputs: &[&[f32]], offsets: &[usize]| {
+        let arrays = Arrays::new(inputs.iter().map(|input| input.to_vec()).collect());
+        emulate_arrays::<f32>(plan, arrays, elements, offsets, seed, removed)
+    };
+    if is_gradient(plan) {
+        let gradient = AsGradient::new(call)?;
+        let offset = |k: usize| offsets.get(k).copied().unwrap_or(0);
+        let [a, dh, out] = [0, call.inputs.len() - 1, call.inputs.len()].map(offset);
+        let (outputs, _, reports) = run(&gradient.inputs(), &[a, out, dh, dh, out])?;
+        let outputs = outputs
+            .try_into()
+            .map_err(|_| "a gradient has two outputs")?;
+        return Ok((gradient.result(outputs)?, reports));
+    }
+    let (outputs, _, reports) = run(call.inputs, offsets)?;
+    Ok((outputs.concat(), reports))
 }
 
 /// A type of tensor elements, and the type that kernels have for it.
@@ -156,20 +181,35 @@ emulated! {
     Complex<f32> => Complex32: |z: Complex<f32>| Complex32 { re: z.re, im: z.im }, |z: Complex32| Complex::new(z.re, z.im);
 }
 
-/// What a scan gets.
+/// What a scan or a gradient gets.
 pub struct Arrays<'a, T: Element> {
     pub inputs: Vec<Vec<T>>,
     pub initial: &'a [T::State],
-    /// How many final states it gives.
+    pub d_final: &'a [T::State],
+    /// How many states it gives.
     pub states: usize,
     pub mask: &'a [bool],
     pub boundaries: &'a [usize],
 }
 
-/// The output, the final states, and what the launches report.
-pub type Emulation<T> = (Vec<T>, Vec<<T as Element>::State>, Vec<Report>);
+impl<T: Element> Arrays<'_, T> {
+    /// The inputs alone.
+    fn new(inputs: Vec<Vec<T>>) -> Self {
+        Self {
+            inputs,
+            initial: &[],
+            d_final: &[],
+            states: 0,
+            mask: &[],
+            boundaries: &[],
+        }
+    }
+}
 
-/// As [`emulate`], with all that a scan can get; gives the final states too.
+/// The outputs, the states after the sequences, and what the launches report.
+pub type Emulation<T> = (Vec<Vec<T>>, Vec<<T as Element>::State>, Vec<Report>);
+
+/// As [`emulate`], with all that a scan can get; gives the states too.
 pub fn emulate_arrays<T: Emulated>(
     plan: &Plan,
     arrays: Arrays<T>,
@@ -195,19 +235,26 @@ where
         .zip(&arrays.inputs)
         .map(|(k, input)| memory.copy_of_at(offset(k), &to_kernel(input)).view())
         .collect();
-    let output = memory.uninit_at::<T::Kernel>(offset(inputs.len()), elements);
-    let initial: Vec<_> = arrays.initial.iter().map(|x| x.to_kernel()).collect();
-    let initial = memory.copy_of(&initial).view();
+    let outputs: Vec<_> = (inputs.len()..)
+        .take(if is_gradient(plan) { 2 } else { 1 })
+        .map(|k| memory.uninit_at::<T::Kernel>(offset(k), elements))
+        .collect();
+    let [initial, d_final] = [arrays.initial, arrays.d_final].map(|states| {
+        let states: Vec<_> = states.iter().map(|x| x.to_kernel()).collect();
+        memory.copy_of(&states).view()
+    });
     let last = memory.uninit::<<T::State as Emulated>::Kernel>(arrays.states);
     let mask: Vec<u8> = arrays.mask.iter().map(|&reset| u8::from(reset)).collect();
     let mask = memory.copy_of(&mask).view();
     let boundaries: Vec<u64> = arrays.boundaries.iter().map(|&at| at as u64).collect();
     let boundaries = memory.copy_of(&boundaries).view();
     let scratch = memory.copy_of(&vec![0_u64; *scratch_words]).view();
-    let (out, last_view) = (output.view(), last.view());
-    let others: [&dyn Any; 6] = [&out, &initial, &last_view, &mask, &boundaries, &scratch];
+    let out: Vec<Global<_>> = outputs.iter().map(|output| output.view()).collect();
+    let last_view = last.view();
+    let others: [&dyn Any; 6] = [&initial, &d_final, &last_view, &mask, &boundaries, &scratch];
     let views: Vec<&dyn Any> = inputs
         .iter()
+        .chain(&out)
         .map(|view| view as &dyn Any)
         .chain(others)
         .collect();
@@ -238,7 +285,11 @@ where
             unsafe { call_kernel(launch.kernel, &views, &launch.numbers) };
         })?);
     }
-    let out = output.to_vec()?.into_iter().map(T::from_kernel).collect();
+    let from_kernel = |values: Vec<T::Kernel>| values.into_iter().map(T::from_kernel).collect();
+    let out = outputs
+        .iter()
+        .map(|output| Ok(from_kernel(output.to_vec()?)))
+        .collect::<Checked<_>>()?;
     let last = if arrays.states > 0 {
         last.to_vec()?
             .into_iter()
@@ -275,12 +326,129 @@ pub fn any_options<T: Tested<State: Tested + Emulated> + Emulated>(split: bool) 
         let arrays = Arrays {
             inputs: scan.inputs.to_vec(),
             initial: scan.initial.unwrap_or_default(),
+            d_final: &[],
             states: scan.states,
             mask: scan.mask.unwrap_or_default(),
             boundaries: scan.boundaries.unwrap_or_default(),
         };
         let elements = scan.extents.elements();
         let (out, last, _) = emulate_arrays::<T>(&plan, arrays, elements, &[], scan.seed, None)?;
-        Ok(Some((out, last)))
+        Ok(Some((out.concat(), last)))
+    })
+}
+
+/// Scans that start afresh at a mask, and their gradients, are those of the serial recurrence also where composing gates overflows.
+pub fn overflowing_with_resets(gradient: bool) -> Checked {
+    const SHAPES: [[usize; 3]; 4] = [[5, 200, 1], [2, 3000, 1], [2, 90, 7], [1, 300, 3]];
+    let affine_scans = [Operation::AFFINE_SCAN, Operation::REVERSE_AFFINE_SCAN];
+    for (operation, shape) in affine_scans
+        .into_iter()
+        .flat_map(|o| SHAPES.map(|s| (o, s)))
+    {
+        let case = Case::new(&shape, 1);
+        let data = Data::new(data::overflowing, operation, &case);
+        let inputs = data.inputs();
+        let call = case.call(operation, &inputs);
+        let extents = call.extents();
+        let rng = &mut StdRng::seed_from_u64(extents.len as u64);
+        let rate = [0.3, 0.05][extents.outer % 2];
+        let mask: Vec<bool> = (0..extents.outer * extents.len)
+            .map(|_| rng.random_bool(rate))
+            .collect();
+
+        // As a gradient, the recurrence goes on from dh and the carry; it ends with a step of the mask.
+        let as_gradient = AsGradient::new(&call)?;
+        let mut want = vec![vec![f32::NAN; extents.elements()]; if gradient { 2 } else { 1 }];
+        for steps in gradient::sequences(&call) {
+            let mut carry = None;
+            for (t, &i) in steps.iter().enumerate() {
+                let restarts = mask[i / extents.inner];
+                if gradient {
+                    let [a, h, dh] = as_gradient.inputs();
+                    let g = dh[i] + carry.unwrap_or(-0.0);
+                    let next = steps.get(t + 1).filter(|_| !restarts);
+                    (want[0][i], want[1][i]) = (next.map_or(0.0, |&next| g * h[next]), g);
+                    carry = next.map(|_| a[i] * g);
+                } else {
+                    let (a, b) = (inputs[0][i], inputs[1][i]);
+                    let state = carry.filter(|_| !restarts).map_or(b, |h: f32| a * h + b);
+                    want[0][i] = state;
+                    carry = Some(state);
+                }
+            }
+        }
+
+        let planned = if gradient {
+            Operation::new(Operator::AffineScan, as_gradient.direction)
+        } else {
+            operation
+        };
+        let plan = PlanBuilder::new(planned, "f32", extents)
+            .gradient(gradient)
+            .masked(true)
+            .build(&DEVICES[0])
+            .ok_or("there is no plan")?;
+        let inputs: &[&[f32]] = if gradient {
+            &as_gradient.inputs()
+        } else {
+            &inputs
+        };
+        let arrays = Arrays {
+            mask: &mask,
+            ..Arrays::new(inputs.iter().map(|input| input.to_vec()).collect())
+        };
+        let (got, _, _) = emulate_arrays::<f32>(&plan, arrays, extents.elements(), &[], 1, None)?;
+        for (k, (got, want)) in got.iter().zip(&want).enumerate() {
+            let is_wrong =
+                |(got, want): (&f32, &f32)| got != want && !(got.is_nan() && want.is_nan());
+            if let Some(i) = got.iter().zip(want).position(is_wrong) {
+                let (got, want) = (got[i], want[i]);
+                return Err(format!(
+                    "{planned}, {case}: element {i} of output {k} is {got:e}, expected {want:e}"
+                )
+                .into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The gradient with any combination of options, of elements of a type, is what the reference gives.
+pub fn any_gradient<T: Tested<State: Tested + Emulated> + Emulated>() -> Checked {
+    const CASES: u32 = 24;
+    options::gradients::<T>(CASES, |gradient| {
+        let options = plan::Options::INITIAL
+            .only_if(gradient.initial.is_some())
+            .and(plan::Options::D_FINAL.only_if(gradient.d_final.is_some()))
+            .and(plan::Options::FINAL.only_if(gradient.has_d_initial));
+        let operation = Operation::new(Operator::AffineScan, gradient.direction);
+        let device = &DEVICES[(gradient.seed % 2) as usize];
+        let plan = PlanBuilder::new(operation, T::KERNEL_NAME, gradient.extents)
+            .gradient(true)
+            .options(options)
+            .masked(gradient.mask.is_some())
+            .packed(gradient.boundaries.map(Packed::between))
+            .build(device)
+            .ok_or("there is no plan")?;
+        if plan == Plan::Nothing {
+            return Ok(None);
+        }
+        let arrays = Arrays {
+            inputs: gradient.inputs.map(<[T]>::to_vec).to_vec(),
+            initial: gradient.initial.unwrap_or_default(),
+            d_final: gradient.d_final.unwrap_or_default(),
+            states: if gradient.has_d_initial {
+                gradient.states
+            } else {
+                0
+            },
+            mask: gradient.mask.unwrap_or_default(),
+            boundaries: gradient.boundaries.unwrap_or_default(),
+        };
+        let elements = gradient.extents.elements();
+        let (out, d_initial, _) =
+            emulate_arrays::<T>(&plan, arrays, elements, &[], gradient.seed, None)?;
+        let out = out.try_into().map_err(|_| "a gradient has two outputs")?;
+        Ok(Some((out, d_initial)))
     })
 }

@@ -2,6 +2,7 @@
 
 use super::checks::same_bits;
 use super::expected::kernel_depth;
+use super::gradient::ByGradient;
 use super::{Backend, Call, Checked};
 use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::memory::DeviceBuffer;
@@ -82,6 +83,16 @@ pub fn engine() -> Result<&'static Engine, String> {
     static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
     let engine = ENGINE.get_or_init(|| Engine::gpu(0).map_err(|error| error.to_string()));
     engine.as_ref().map_err(String::clone)
+}
+
+/// Scans as gradients.
+pub fn gradient() -> Result<&'static dyn Backend, String> {
+    static GRADIENT: OnceLock<ByGradient> = OnceLock::new();
+    let engine = engine()?;
+    Ok(GRADIENT.get_or_init(|| ByGradient {
+        engine,
+        depth: |operator, extents| kernel_depth(operator, extents) + 1,
+    }))
 }
 
 /// An array in device memory with NaN around it.

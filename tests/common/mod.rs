@@ -13,6 +13,7 @@ pub mod emulator;
 pub mod expected;
 #[cfg(feature = "cuda")]
 pub mod gpu;
+pub mod gradient;
 pub mod options;
 
 pub use libtest_mimic::{Completion, Failed, Trial};

@@ -193,8 +193,10 @@ fn randoms() -> impl Strategy<Value = Random> {
 struct Arrays<T: Element> {
     inputs: Vec<Vec<T>>,
     initial: Option<Vec<T::State>>,
-    /// Another array of states, for gradients.
-    states: Vec<T::State>,
+    /// For gradients.
+    d_final: Option<Vec<T::State>>,
+    /// How many states there are.
+    states: usize,
     reset: Option<Vec<bool>>,
     boundaries: Option<Vec<usize>>,
 }
@@ -222,7 +224,8 @@ impl Random {
                 .map(|_| T::State::integer(rng.random_range(-8..=8)))
                 .collect()
         };
-        let (initial, states) = (self.initial.then(&mut states), states());
+        let initial = self.initial.then(&mut states);
+        let d_final = (!self.seed.is_multiple_of(4)).then(&mut states);
         let reset: Option<Vec<bool>> = self
             .reset
             .map(|rate| (0..outer * len).map(|_| rng.random_bool(rate)).collect());
@@ -239,7 +242,8 @@ impl Random {
         Arrays {
             inputs,
             initial,
-            states,
+            d_final,
+            states: rows * inner,
             reset,
             boundaries,
         }
@@ -279,7 +283,10 @@ impl<T: Element> Arrays<T> {
     }
 
     fn backward_options(&self) -> BackwardOptions<'_, T> {
-        let mut options = BackwardOptions::new().d_final(&self.states);
+        let mut options = BackwardOptions::new();
+        if let Some(d_final) = &self.d_final {
+            options = options.d_final(d_final);
+        }
         if let Some(initial) = &self.initial {
             options = options.initial(initial);
         }
@@ -333,7 +340,7 @@ fn any_options<T: Tested<State: Tested>>(engine: &Engine) -> Checked {
     run(randoms(), 150, |random| {
         let operation = random.operation;
         let arrays = random.arrays::<T>();
-        let states = arrays.states.len();
+        let states = arrays.states;
         let (inputs, shape) = (arrays.inputs(), random.shape());
         let mut last = vec![T::State::integer(77); states];
         let options = arrays.options(random.inclusion).final_state(&mut last);
@@ -386,7 +393,7 @@ pub fn scans<T: Tested<State: Tested>>(
             exclusive: random.inclusion == Inclusion::Exclusive,
             inputs: &arrays.inputs,
             initial: arrays.initial.as_deref(),
-            states: arrays.states.len(),
+            states: arrays.states,
             mask: arrays.reset.as_deref(),
             boundaries: arrays.boundaries.as_deref(),
             seed: random.seed,
@@ -402,28 +409,93 @@ pub fn scans<T: Tested<State: Tested>>(
     })
 }
 
-/// The gradient with any combination of options is what the reference gives.
-fn any_gradient<T: Tested<State: Tested>>(engine: &Engine) -> Checked {
-    run(randoms(), 150, |mut random| {
+/// A gradient that is to be computed.
+pub struct Gradient<'a, T: Element> {
+    pub direction: Direction,
+    pub extents: Extents,
+    /// `[a, h, dh]`.
+    pub inputs: [&'a [T]; 3],
+    pub initial: Option<&'a [T::State]>,
+    pub d_final: Option<&'a [T::State]>,
+    /// Whether that of the initial states is asked for.
+    pub has_d_initial: bool,
+    /// How many states there are.
+    pub states: usize,
+    pub mask: Option<&'a [bool]>,
+    pub boundaries: Option<&'a [usize]>,
+    pub seed: u64,
+}
+
+/// What a gradient is: `[da, db]`, and that of the initial states, or nothing.
+pub type Gradients<T> = ([Vec<T>; 2], Vec<<T as Element>::State>);
+
+/// Checks `gradient` on so many random gradients of elements of a type; it gives nothing where there is nothing to do.
+pub fn gradients<T: Tested<State: Tested>>(
+    cases: u32,
+    gradient: impl Fn(Gradient<T>) -> Checked<Option<Gradients<T>>>,
+) -> Checked {
+    run(randoms(), cases, |mut random| {
         let direction = random.operation.direction;
         random.operation = Operation::new(Operator::AffineScan, direction);
         let arrays = random.arrays::<T>();
-        let (inputs, shape) = (arrays.inputs(), random.shape());
+        let inputs = arrays.inputs();
         let options = arrays.options(Inclusion::Inclusive);
-        let h = engine
-            .scan_with(random.operation, &inputs, &shape, 1, options)
-            .map_err(failed)?;
+        let h = reference::scan(random.operation, &inputs, random.extents, &options).out;
+        let h: Vec<T> = h.into_iter().map(T::round).collect();
         let inputs = [inputs[0], &h, inputs[1]];
-        let mut d_initial = vec![T::State::integer(77); arrays.states.len()];
-        let options = arrays.backward_options().d_initial(&mut d_initial);
-        let [da, db] = engine
-            .affine_scan_backward(direction, inputs, &shape, 1, options)
-            .map_err(failed)?;
+        let has_d_initial = !random.seed.is_multiple_of(3);
+        let got = gradient(Gradient {
+            direction,
+            extents: random.extents,
+            inputs,
+            initial: arrays.initial.as_deref(),
+            d_final: arrays.d_final.as_deref(),
+            has_d_initial,
+            states: arrays.states,
+            mask: arrays.reset.as_deref(),
+            boundaries: arrays.boundaries.as_deref(),
+            seed: random.seed,
+        });
+        let Some(([da, db], d_initial)) =
+            got.map_err(|error| TestCaseError::fail(format!("{error:?}")))?
+        else {
+            return Ok(());
+        };
         let options = arrays.backward_options();
         let want = reference::affine_scan_backward(direction, inputs, random.extents, &options);
         compare("da", &da, &want.da)?;
         compare("db", &db, &want.db)?;
+        if !has_d_initial {
+            return Ok(());
+        }
         compare("d_initial", &d_initial, &want.d_initial)
+    })
+}
+
+/// The gradient with any combination of options is what the reference gives.
+fn any_gradient<T: Tested<State: Tested>>(engine: &Engine) -> Checked {
+    gradients::<T>(150, |gradient| {
+        let Extents { outer, len, inner } = gradient.extents;
+        let mut d_initial = vec![T::State::integer(77); gradient.states];
+        let mut options = BackwardOptions::new();
+        if let Some(initial) = gradient.initial {
+            options = options.initial(initial);
+        }
+        if let Some(d_final) = gradient.d_final {
+            options = options.d_final(d_final);
+        }
+        if gradient.has_d_initial {
+            options = options.d_initial(&mut d_initial);
+        }
+        if let Some(mask) = gradient.mask {
+            options = options.reset(mask);
+        }
+        if let Some(boundaries) = gradient.boundaries {
+            options = options.boundaries(boundaries);
+        }
+        let (inputs, shape) = (gradient.inputs, [outer, len, inner]);
+        let out = engine.affine_scan_backward(gradient.direction, inputs, &shape, 1, options)?;
+        Ok(Some((out, d_initial)))
     })
 }
 

@@ -129,9 +129,9 @@ impl<'a, T: Measured<State: Measured>> GpuRunner<'a, T> {
     pub fn new(gpu: &'a Gpu, cases: &[Case], inputs: &Inputs) -> Result<Self> {
         let case = cases[0].clone();
         if case.variation.backward {
-            return Err(Error::Unsupported {
+            return Err(Error::NoPlan {
                 operation: case.operation,
-                what: "the gradient",
+                extents: case.extents,
             }
             .into());
         }

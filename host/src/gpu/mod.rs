@@ -18,7 +18,7 @@ use crate::error::{CudaError, Error, Result};
 use crate::methods::methods;
 use crate::operation::Operation;
 use crate::options::{BackwardOptions, Options};
-use crate::plan::{DeviceLimits, Launch, Plan, PlanBuilder};
+use crate::plan::{self, DeviceLimits, Launch, Packed, Plan, PlanBuilder};
 use crate::shape::{self, Extents};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
@@ -95,8 +95,9 @@ fn check(code: sys::CUresult) -> Result<(), CudaError> {
 /// The addresses of what an operation reads and writes; 0 where it is not there.
 struct Arrays {
     inputs: Vec<u64>,
-    out: u64,
+    outputs: Vec<u64>,
     initial: u64,
+    d_final: u64,
     last: u64,
     mask: u64,
     boundaries: u64,
@@ -335,7 +336,7 @@ impl Gpu {
         match plan {
             Plan::Nothing => Ok(()),
             Plan::Copy { input, bytes } => {
-                let (out, input) = (arrays.out, arrays.inputs[*input]);
+                let (out, input) = (arrays.outputs[0], arrays.inputs[*input]);
                 // SAFETY: both arrays have as many bytes, says the caller.
                 let code =
                     unsafe { sys::cuMemcpyDtoDAsync_v2(out, input, *bytes, stream.as_inner()) };
@@ -344,14 +345,15 @@ impl Gpu {
             Plan::Scan { launches, .. } => {
                 let Arrays {
                     inputs,
-                    out,
+                    outputs,
                     initial,
+                    d_final,
                     last,
                     mask,
                     boundaries,
                 } = arrays;
-                let others = [*out, *initial, *last, *mask, *boundaries, scratch];
-                let arrays = [inputs.as_slice(), &others].concat();
+                let others = [*initial, *d_final, *last, *mask, *boundaries, scratch];
+                let arrays = [inputs.as_slice(), outputs, &others].concat();
                 launches.iter().try_for_each(|launch| {
                     // SAFETY: the plan's kernels take these arrays and the plan's extents, which are those of the arrays.
                     unsafe { self.launch(launch, &arrays, stream) }
@@ -510,19 +512,93 @@ impl Gpu {
         }
     }
 
-    /// As [`methods!`] wants it.
+    /// As [`methods!`] wants it: host slices through device memory.
     pub(crate) fn run_backward<T: Element>(
         &self,
-        operation: Operation,
-        _: [&[T]; 3],
-        _: Extents,
-        _: BackwardOptions<'_, T>,
-        _: [&mut [MaybeUninit<T>]; 2],
+        forward: Operation,
+        inputs: [&[T]; 3],
+        extents: Extents,
+        options: BackwardOptions<'_, T>,
+        out: [&mut [MaybeUninit<T>]; 2],
     ) -> Result<()> {
-        Err(Error::Unsupported {
-            operation,
-            what: "the gradient",
-        })
+        self.make_current()?;
+        // SAFETY: the slices are borrowed until this returns, and by then the stream is done, also after an error.
+        let enqueued = unsafe { self.enqueue_backward(forward, inputs, extents, options, out) };
+        let done = self.stream.synchronize().doing("wait for the stream");
+        enqueued.and(done)
+    }
+
+    /// Puts a gradient of host slices on this GPU's stream: the copies to the device, the scan, and the copies back.
+    ///
+    /// # Safety
+    /// As [`enqueue_slices`](Self::enqueue_slices).
+    unsafe fn enqueue_backward<T: Element>(
+        &self,
+        forward: Operation,
+        [a, h, dh]: [&[T]; 3],
+        extents: Extents,
+        options: BackwardOptions<'_, T>,
+        [da, db]: [&mut [MaybeUninit<T>]; 2],
+    ) -> Result<()> {
+        let BackwardOptions {
+            initial,
+            d_initial,
+            d_final,
+            reset,
+            boundaries,
+        } = options;
+        let planned = PlanBuilder::new(forward, T::KERNEL_NAME, extents)
+            .gradient(true)
+            .options(plan::Options::INITIAL.only_if(initial.is_some()))
+            .options(plan::Options::D_FINAL.only_if(d_final.is_some()))
+            .options(plan::Options::FINAL.only_if(d_initial.is_some()))
+            .masked(reset.is_some())
+            .packed(boundaries.map(Packed::between));
+        let plan = self.plan(planned, forward, extents)?;
+        let stream = &self.stream;
+        // SAFETY: the slices stay until the stream has been waited for, says the caller; the plan is for these arrays, which are as long
+        // as the extents and the options say.
+        unsafe {
+            let copy_of = |what, values: &[T]| Memory::copy_of(forward, what, values, stream);
+            let (a, h, dh) = (copy_of("a", a)?, copy_of("h", h)?, copy_of("dh", dh)?);
+            let copy_of =
+                |what, states: &[T::State]| Memory::copy_of(forward, what, states, stream);
+            let initial = initial
+                .map(|states| copy_of("initial", states))
+                .transpose()?;
+            let d_final = d_final
+                .map(|states| copy_of("d_final", states))
+                .transpose()?;
+            let copy = |mask: &[bool]| Memory::copy_of(forward, "reset", mask, stream);
+            let reset = reset.map(copy).transpose()?;
+            let copy =
+                |boundaries: &[usize]| Memory::copy_of(forward, "boundaries", boundaries, stream);
+            let boundaries = boundaries.map(copy).transpose()?;
+            let on_device_da = Memory::new(forward, "da", size_of_val(da), stream)?;
+            let on_device_db = Memory::new(forward, "db", size_of_val(db), stream)?;
+            let last = d_initial
+                .as_deref()
+                .map(|states| Memory::new(forward, "d_initial", size_of_val(states), stream))
+                .transpose()?;
+            let scratch = Memory::zeroed(forward, "scratch", plan.scratch_bytes(), stream)?;
+            let address = |memory: &Option<Memory<'_>>| memory.as_ref().map_or(0, Memory::address);
+            let arrays = Arrays {
+                inputs: [&a, &h, &dh].map(Memory::address).to_vec(),
+                outputs: [&on_device_da, &on_device_db].map(Memory::address).to_vec(),
+                initial: address(&initial),
+                d_final: address(&d_final),
+                last: address(&last),
+                mask: address(&reset),
+                boundaries: address(&boundaries),
+            };
+            self.execute(&plan, &arrays, scratch.address(), stream)?;
+            on_device_da.copy_to(da)?;
+            on_device_db.copy_to(db)?;
+            match (last, d_initial) {
+                (Some(last), Some(states)) => last.copy_to(crate::methods::as_uninit(states)),
+                _ => Ok(()),
+            }
+        }
     }
 }
 

@@ -190,7 +190,8 @@ impl<'a, T: Element> DeviceOptions<'a, T> {
     ) -> Arrays {
         Arrays {
             inputs: inputs.iter().map(DeviceView::address).collect(),
-            out: out.address(),
+            outputs: vec![out.address()],
+            d_final: 0,
             initial: self.initial.as_ref().map_or(0, DeviceView::address),
             last: self.final_state.as_ref().map_or(0, DeviceViewMut::address),
             mask: self.reset.as_ref().map_or(0, DeviceView::address),
