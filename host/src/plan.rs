@@ -635,6 +635,7 @@ mod tests {
                                 "stages" => columns::MAX_STAGES,
                                 "flags" if launches.len() == 1 => 0,
                                 "flags" => sharing::FLAGS,
+                                "carriers" => carriers::CARRIERS,
                                 "options" => Options::EXCLUSIVE.0 as usize,
                                 _ => panic!("{} gets a number for `{name}`", kernel.name),
                             };
@@ -753,6 +754,28 @@ mod tests {
             ] {
                 let got = strategies(builder(operation, extents), &H200);
                 assert_eq!(&got, expected, "{operation}, {extents:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn carriers_are_resident_with_the_others_and_leave_some() {
+        for operation in operations() {
+            let split =
+                builder(operation, extents(1, 1 << 20, 64)).strategy(Some(Strategy::SplitColumns));
+            let (launches, _) = launches(split, &H200);
+            assert!(launches[0].is_cooperative && !launches[1].is_cooperative);
+            assert_eq!(launches[0].grid, (H200.multiprocessors, 1));
+            let few = DeviceLimits {
+                multiprocessors: carriers::CARRIERS as u32,
+                ..H200
+            };
+            assert_eq!(split.build(&few), None);
+            let wide = carriers::MAX_LINES * carriers::CARRIERS * carriers::LINE;
+            for (inner, is_there) in [(wide, true), (wide + 1, false)] {
+                let split = builder(operation, extents(1, 100, inner))
+                    .strategy(Some(Strategy::SplitColumns));
+                assert_eq!(split.build(&H200).is_some(), is_there, "{inner}");
             }
         }
     }

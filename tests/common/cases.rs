@@ -84,6 +84,7 @@ fn column_cases() -> impl Iterator<Item = Case> {
         strip - 1,
         strip,
         strip + 1,
+        2 * strip + 1,
         strip + rows::vector(BYTES),
         257,
     ]);
