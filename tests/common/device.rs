@@ -2,7 +2,7 @@
 
 use super::checks::same_bits;
 use super::data::uniform;
-use super::gpu::{CANARY, little_memory, new_stream};
+use super::gpu::{CANARY, all_memory, little_memory, new_stream};
 use super::{Checked, OPERATIONS};
 use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer};
@@ -426,7 +426,8 @@ pub fn unsupported(gpu: &Gpu) -> Checked {
 
 /// A run that is captured in a graph runs anew with each launch of it, whole and split, and through infinities.
 pub fn graph(gpu: &Gpu) -> Checked {
-    let _little = little_memory();
+    // What others do with the device meanwhile can make a capture invalid.
+    let _all = all_memory();
     let which = Which {
         inclusion: Inclusion::Inclusive,
         initial: true,
