@@ -14,7 +14,8 @@ use common::gpu::{
     new_stream, split,
 };
 use common::{
-    Backend, Checked, Completion, OPERATIONS, Trial, checks, device as on_device, options,
+    Backend, Checked, Completion, OPERATIONS, Trial, checks, device as on_device,
+    device_backward as backward, options,
 };
 use libtest_mimic::Arguments;
 use ptxscan::gpu::cust::context::CurrentContext;
@@ -49,6 +50,11 @@ const TESTS: &[(&str, OnGpu)] = &[
     ("overlap", on_device::overlap),
     ("unsupported", on_device::unsupported),
     ("graph", on_device::graph),
+    ("backward::options", backward::options),
+    ("backward::halves", backward::halves),
+    ("backward::errors", backward::errors),
+    ("backward::overlap", backward::overlap),
+    ("backward::graph", backward::graph),
 ];
 
 /// Tensors as large as those that the speed is measured on.

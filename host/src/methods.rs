@@ -163,7 +163,9 @@ macro_rules! methods {
                 options: $crate::Options<'_, T>,
             ) -> $crate::Result<Vec<T>> {
                 let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
-                let extents = $crate::shape::validate::<T>(operation, &lengths, shape, axis, None)?;
+                let names = $crate::shape::Names::of_scan(operation.operator);
+                let extents =
+                    $crate::shape::validate::<T>(operation, names, &lengths, &[], shape, axis)?;
                 options.validate(operation, shape, extents)?;
                 let fill =
                     |[out]: [&mut [_]; 1]| self.run(operation, inputs, extents, options, out);
@@ -186,9 +188,13 @@ macro_rules! methods {
                 out: &mut [T],
             ) -> $crate::Result<()> {
                 let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
-                let out_len = Some(out.len());
-                let extents =
-                    $crate::shape::validate::<T>(operation, &lengths, shape, axis, out_len)?;
+                let (names, out_len) = (
+                    $crate::shape::Names::of_scan(operation.operator),
+                    [out.len()],
+                );
+                let extents = $crate::shape::validate::<T>(
+                    operation, names, &lengths, &out_len, shape, axis,
+                )?;
                 options.validate(operation, shape, extents)?;
                 let out = $crate::methods::as_uninit(out);
                 self.run(operation, inputs, extents, options, out)
@@ -237,7 +243,12 @@ macro_rules! methods {
                 options: $crate::BackwardOptions<'_, T>,
             ) -> $crate::Result<[Vec<T>; 2]> {
                 let (operation, extents) = $crate::methods::validate_backward(
-                    direction, inputs, shape, axis, None, &options,
+                    direction,
+                    inputs,
+                    &[],
+                    shape,
+                    axis,
+                    &options,
                 )?;
                 let fill = |out: [&mut [_]; 2]| {
                     self.run_backward(operation, inputs, extents, options, out)
@@ -258,9 +269,9 @@ macro_rules! methods {
                 options: $crate::BackwardOptions<'_, T>,
                 out: [&mut [T]; 2],
             ) -> $crate::Result<()> {
-                let lengths = Some([out[0].len(), out[1].len()]);
+                let lengths = [out[0].len(), out[1].len()];
                 let (operation, extents) = $crate::methods::validate_backward(
-                    direction, inputs, shape, axis, lengths, &options,
+                    direction, inputs, &lengths, shape, axis, &options,
                 )?;
                 let out = out.map($crate::methods::as_uninit);
                 self.run_backward(operation, inputs, extents, options, out)
@@ -275,26 +286,21 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::operation::{Direction, Operation, Operator};
 use crate::options::BackwardOptions;
-use crate::shape::{self, Extents};
+use crate::shape::{self, Extents, Names};
 use std::mem::MaybeUninit;
 
 /// Checks a call of `affine_scan_backward`, and gives the scan that it is the gradient of.
 pub(crate) fn validate_backward<T: Element>(
     direction: Direction,
-    [a, h, dh]: [&[T]; 3],
+    inputs: [&[T]; 3],
+    outputs: &[usize],
     shape: &[usize],
     axis: isize,
-    out: Option<[usize; 2]>,
     options: &BackwardOptions<'_, T>,
 ) -> Result<(Operation, Extents)> {
     let operation = Operation::new(Operator::AffineScan, direction);
-    // The scan has as many inputs of the same lengths.
-    let extents = shape::validate::<T>(operation, &[a.len(), a.len()], shape, axis, None)?;
-    let out = out
-        .into_iter()
-        .flat_map(|[da, db]| [("da", da), ("db", db)]);
-    let tensors = [("h", h.len()), ("dh", dh.len())].into_iter().chain(out);
-    shape::validate_lengths(operation, tensors, shape, extents)?;
+    let (names, inputs) = (Names::GRADIENT, inputs.map(<[T]>::len));
+    let extents = shape::validate::<T>(operation, names, &inputs, outputs, shape, axis)?;
     options.validate(operation, shape, extents)?;
     Ok((operation, extents))
 }

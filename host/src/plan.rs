@@ -124,7 +124,7 @@ pub fn strategies(extents: Extents) -> [Strategy; 2] {
 }
 
 /// Makes a [`Plan`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlanBuilder {
     operation: Operation,
     is_gradient: bool,

@@ -96,44 +96,50 @@ pub(crate) fn supported_extents<T: Element>(
     Ok(extents)
 }
 
-/// Checks the lengths of a call's tensors against its shape, once for all back ends.
+/// What errors call the tensors of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Names {
+    pub(crate) inputs: &'static [&'static str],
+    pub(crate) outputs: &'static [&'static str],
+}
+
+impl Names {
+    pub(crate) const GRADIENT: Self = Self {
+        inputs: &["a", "h", "dh"],
+        outputs: &["da", "db"],
+    };
+
+    pub(crate) const fn of_scan(operator: Operator) -> Self {
+        Self {
+            inputs: operator.arguments(),
+            outputs: &["out"],
+        }
+    }
+}
+
+/// Checks the lengths of a call's tensors against its shape, once for all back ends. Where there are no outputs yet, nor are theirs.
 pub(crate) fn validate<T: Element>(
     operation: Operation,
+    names: Names,
     inputs: &[usize],
+    outputs: &[usize],
     shape: &[usize],
     axis: isize,
-    out: Option<usize>,
 ) -> Result<Extents> {
     let extents = supported_extents::<T>(operation, shape, axis)?;
-    let names = operation.operator.arguments();
-    if inputs.len() != names.len() {
+    if inputs.len() != names.inputs.len() {
         return Err(Error::InputCount {
             operation,
-            expected: names.len(),
+            expected: names.inputs.len(),
             got: inputs.len(),
         });
     }
-    let tensors = names.iter().copied().zip(inputs.iter().copied());
-    validate_lengths(
-        operation,
-        tensors.chain(out.map(|len| ("out", len))),
-        shape,
-        extents,
-    )?;
-    Ok(extents)
-}
-
-/// Checks that each tensor, a name and a length, has as many elements as `shape`.
-pub(crate) fn validate_lengths(
-    operation: Operation,
-    mut tensors: impl Iterator<Item = (&'static str, usize)>,
-    shape: &[usize],
-    extents: Extents,
-) -> Result<()> {
     let expected = extents.elements();
-    match tensors.find(|&(_, got)| got != expected) {
-        None => Ok(()),
-        Some((argument, got)) => Err(Error::LengthMismatch {
+    let inputs = names.inputs.iter().zip(inputs);
+    let mut tensors = inputs.chain(names.outputs.iter().zip(outputs));
+    match tensors.find(|&(_, &got)| got != expected) {
+        None => Ok(extents),
+        Some((&argument, &got)) => Err(Error::LengthMismatch {
             operation,
             argument,
             shape: shape.to_vec(),

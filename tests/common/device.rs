@@ -12,7 +12,8 @@ use ptxscan::plan::{Strategy, strategies};
 use ptxscan::{Element, Error, Inclusion, Operation, Options, extents};
 use std::fmt::Debug;
 
-fn expect<T: Debug>(got: Result<T, Error>, expected: &Error) -> Checked {
+/// The call fails, and says so.
+pub fn expect<T: Debug>(got: Result<T, Error>, expected: &Error) -> Checked {
     match got {
         Err(error) if error == *expected => Ok(()),
         other => Err(format!("{other:?}, expected {expected:?}").into()),

@@ -9,6 +9,8 @@ pub mod data;
 #[cfg(feature = "cuda")]
 pub mod device;
 #[cfg(feature = "cuda")]
+pub mod device_backward;
+#[cfg(feature = "cuda")]
 pub mod emulator;
 pub mod expected;
 #[cfg(feature = "cuda")]

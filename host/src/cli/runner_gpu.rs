@@ -11,7 +11,8 @@ use ptxscan::gpu::cust::event::{Event, EventFlags};
 use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer};
 use ptxscan::gpu::cust::stream::{Stream, StreamFlags};
 use ptxscan::gpu::{
-    DeviceOptions, DeviceView, DeviceViewMut, Gpu, Prepared, cust, device_count, ptx,
+    DeviceBackwardOptions, DeviceOptions, DeviceView, DeviceViewMut, Gpu, Prepared,
+    PreparedBackward, cust, device_count, ptx,
 };
 use ptxscan::plan::{Plan, Strategy, strategies};
 use ptxscan::{CudaError, Error};
@@ -28,7 +29,7 @@ pub fn shortage(gpu: &Gpu, case: &Case) -> Result<Option<Shortage>> {
 pub struct GpuRunner<'a, T: Measured<State: Measured>> {
     gpu: &'a Gpu,
     case: Case,
-    prepared: Option<Prepared<'a, T>>,
+    prepared: Option<Ready<'a, T>>,
     stream: Stream,
     /// The set that is next.
     current: usize,
@@ -50,11 +51,33 @@ struct Buffers {
 }
 
 /// What a run gets.
-type Arguments<'a, T> = (
-    Vec<DeviceView<'a, T>>,
-    DeviceOptions<'a, T>,
-    DeviceViewMut<'a, T>,
-);
+enum Arguments<'a, T: Measured<State: Measured>> {
+    Scan(
+        Vec<DeviceView<'a, T>>,
+        DeviceOptions<'a, T>,
+        DeviceViewMut<'a, T>,
+    ),
+    Gradient(
+        [DeviceView<'a, T>; 3],
+        DeviceBackwardOptions<'a, T>,
+        [DeviceViewMut<'a, T>; 2],
+    ),
+}
+
+/// What is run.
+enum Ready<'a, T: Measured<State: Measured>> {
+    Scan(Prepared<'a, T>),
+    Gradient(PreparedBackward<'a, T>),
+}
+
+impl<T: Measured<State: Measured>> Ready<'_, T> {
+    fn plan(&self) -> &Plan {
+        match self {
+            Self::Scan(prepared) => prepared.plan(),
+            Self::Gradient(prepared) => prepared.plan(),
+        }
+    }
+}
 
 impl Buffers {
     fn new<T: Measured<State: Measured>>(
@@ -91,10 +114,10 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// The arguments of a case with set number `set`, but for boundaries.
+    /// The arguments of a case with set number `set`.
     fn arguments<'a, T: Measured<State: Measured>>(
         &'a mut self,
-        case: &Case,
+        case: &'a Case,
         set: usize,
     ) -> Arguments<'a, T> {
         const FITS: &str = "there is room for the cases that the buffers were made for";
@@ -104,20 +127,55 @@ impl Buffers {
             let view = DeviceView::of_bytes(buffer);
             view.slice(elements.clone()).expect(FITS)
         });
-        let mut options = DeviceOptions::new().inclusion(case.inclusion());
-        if let Some(buffer) = self.states.first() {
-            let initial = DeviceView::<T::State>::of_bytes(buffer);
-            let last = DeviceViewMut::<T::State>::of_bytes(&mut self.last);
-            options = options
-                .initial(initial.slice(states.clone()).expect(FITS))
-                .final_state(last.slice(states).expect(FITS));
+        let outputs = self.outputs.iter_mut().map(|buffer| {
+            let view = DeviceViewMut::of_bytes(buffer);
+            view.slice(elements.clone()).expect(FITS)
+        });
+        let read = self.states.iter().map(|buffer| {
+            let view = DeviceView::<T::State>::of_bytes(buffer);
+            view.slice(states.clone()).expect(FITS)
+        });
+        let (inputs, mut outputs, read): (Vec<_>, Vec<_>, Vec<_>) =
+            (inputs.collect(), outputs.collect(), read.collect());
+        let written = case.variation.initial.then(|| {
+            let view = DeviceViewMut::<T::State>::of_bytes(&mut self.last);
+            view.slice(states).expect(FITS)
+        });
+        let mask = case.variation.reset.then(|| {
+            let view = DeviceView::from(&self.mask);
+            view.slice(place(set, case.steps())).expect(FITS)
+        });
+        let boundaries = case.boundaries.as_deref();
+        if let &[a, h, dh] = &inputs[..] {
+            let mut options = DeviceBackwardOptions::new();
+            if let (&[initial, d_final], Some(d_initial)) = (&read[..], written) {
+                options = options
+                    .initial(initial)
+                    .d_final(d_final)
+                    .d_initial(d_initial);
+            }
+            if let Some(mask) = mask {
+                options = options.reset(mask);
+            }
+            if let Some(boundaries) = boundaries {
+                options = options.boundaries(boundaries);
+            }
+            let outputs = outputs.try_into().expect("a gradient has two outputs");
+            Arguments::Gradient([a, h, dh], options, outputs)
+        } else {
+            let mut options = DeviceOptions::new().inclusion(case.inclusion());
+            if let (&[initial], Some(last)) = (&read[..], written) {
+                options = options.initial(initial).final_state(last);
+            }
+            if let Some(mask) = mask {
+                options = options.reset(mask);
+            }
+            if let Some(boundaries) = boundaries {
+                options = options.boundaries(boundaries);
+            }
+            let out = outputs.pop().expect("a scan has an output");
+            Arguments::Scan(inputs, options, out)
         }
-        if case.variation.reset {
-            let mask = DeviceView::from(&self.mask);
-            options = options.reset(mask.slice(place(set, case.steps())).expect(FITS));
-        }
-        let out = DeviceViewMut::of_bytes(&mut self.outputs[0]);
-        (inputs.collect(), options, out.slice(elements).expect(FITS))
     }
 }
 
@@ -125,16 +183,9 @@ impl<'a, T: Measured<State: Measured>> GpuRunner<'a, T> {
     /// Makes buffers for the cases.
     ///
     /// # Errors
-    /// They are gradients, which GPUs lack; or what the driver reports.
+    /// What the driver reports.
     pub fn new(gpu: &'a Gpu, cases: &[Case], inputs: &Inputs) -> Result<Self> {
         let case = cases[0].clone();
-        if case.variation.backward {
-            return Err(Error::NoPlan {
-                operation: case.operation,
-                extents: case.extents,
-            }
-            .into());
-        }
         gpu.make_current()?;
         Ok(Self {
             gpu,
@@ -146,18 +197,21 @@ impl<'a, T: Measured<State: Measured>> GpuRunner<'a, T> {
         })
     }
 
-    fn prepare(
-        &mut self,
-        case: &Case,
-        strategy: Option<Strategy>,
-    ) -> Result<Prepared<'a, T>, Error> {
-        let (_, mut options, _) = self.buffers.arguments(case, 0);
-        if let Some(boundaries) = &case.boundaries {
-            options = options.boundaries(boundaries);
-        }
-        let axis = case.axis as isize;
-        self.gpu
-            .prepare(case.operation, &case.shape, axis, &options, strategy)
+    fn prepare(&mut self, case: &Case, strategy: Option<Strategy>) -> Result<Ready<'a, T>, Error> {
+        let (operation, shape, axis) = (case.operation, &case.shape, case.axis as isize);
+        Ok(match self.buffers.arguments(case, 0) {
+            Arguments::Scan(_, options, _) => Ready::Scan(
+                self.gpu
+                    .prepare(operation, shape, axis, &options, strategy)?,
+            ),
+            Arguments::Gradient(_, options, _) => Ready::Gradient(self.gpu.prepare_backward(
+                operation.direction,
+                shape,
+                axis,
+                &options,
+                strategy,
+            )?),
+        })
     }
 
     /// The next set is the one after it.
@@ -170,12 +224,21 @@ impl<'a, T: Measured<State: Measured>> GpuRunner<'a, T> {
     /// Puts a run, with the next set, on the stream.
     fn enqueue_run(&mut self) -> Result<()> {
         let set = self.next();
-        let (inputs, options, out) = self.buffers.arguments::<T>(&self.case, set);
         let prepared = self.prepared.as_ref();
         let prepared = prepared.expect("a case is taken before it is run");
         // SAFETY: the buffers are this runner's, which uses them on this stream only, and waits for it before it reads
         // them or gives them up.
-        unsafe { prepared.run_async(&inputs, options, out, &self.stream) }?;
+        unsafe {
+            match (prepared, self.buffers.arguments(&self.case, set)) {
+                (Ready::Scan(prepared), Arguments::Scan(inputs, options, out)) => {
+                    prepared.run_async(&inputs, options, out, &self.stream)
+                }
+                (Ready::Gradient(prepared), Arguments::Gradient(inputs, options, out)) => {
+                    prepared.run_async(inputs, options, out, &self.stream)
+                }
+                _ => unreachable!("all cases of a runner are scans, or gradients"),
+            }
+        }?;
         Ok(())
     }
 

@@ -45,7 +45,7 @@ impl fmt::Debug for Graph {
 impl Graph {
     /// What `enqueue` puts on the stream. It does not run yet.
     ///
-    /// Runs of a [`Prepared`](super::Prepared) can be captured. What waits for the stream cannot.
+    /// Runs of a [`Prepared`](super::Prepared) and of a [`PreparedBackward`](super::PreparedBackward) can be captured. What waits for the stream cannot.
     ///
     /// # Errors
     /// Those of `enqueue`; or the driver's, where something cannot be captured.

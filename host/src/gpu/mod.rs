@@ -9,23 +9,24 @@ mod view;
 
 pub use cust;
 pub use graph::Graph;
-pub use options::DeviceOptions;
-pub use prepared::Prepared;
+pub use options::{DeviceBackwardOptions, DeviceOptions};
+pub use prepared::{Prepared, PreparedBackward};
 pub use view::{DeviceView, DeviceViewMut};
 
 use crate::element::Element;
 use crate::error::{CudaError, Error, Result};
 use crate::methods::methods;
-use crate::operation::Operation;
-use crate::options::{BackwardOptions, Options};
-use crate::plan::{self, DeviceLimits, Launch, Packed, Plan, PlanBuilder};
-use crate::shape::{self, Extents};
+use crate::operation::{Direction, Operation, Operator};
+use crate::options::{BackwardOptions, Check, Options};
+use crate::plan::{DeviceLimits, Launch, Plan, PlanBuilder};
+use crate::shape::Extents;
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
 use cust::module::{Module, ModuleJitOption};
 use cust::stream::{Stream, StreamFlags};
 use cust::sys;
 use memory::Memory;
+use options::{Request, Task};
 use ptxscan_kernels::entry::{KERNELS, Kernel};
 use std::ffi::c_void;
 use std::fmt;
@@ -90,6 +91,12 @@ fn check(code: sys::CUresult) -> Result<(), CudaError> {
         sys::CUresult::CUDA_SUCCESS => Ok(()),
         code => Err(CudaError(code as u32)),
     }
+}
+
+/// Waits for a stream that work was put on, also after an error. The first error counts.
+fn waited(stream: &Stream, enqueued: Result<()>) -> Result<()> {
+    let done = stream.synchronize().doing("wait for the stream");
+    enqueued.and(done)
 }
 
 /// The addresses of what an operation reads and writes; 0 where it is not there.
@@ -249,10 +256,9 @@ impl Gpu {
         stream: &Stream,
     ) -> Result<()> {
         // SAFETY: the views borrow their buffers until this returns, and by then the stream is done, also after an error.
-        let enqueued =
-            unsafe { self.scan_device_async(operation, inputs, shape, axis, options, out, stream) };
-        let done = stream.synchronize().doing("wait for the stream");
-        enqueued.and(done)
+        waited(stream, unsafe {
+            self.scan_device_async(operation, inputs, shape, axis, options, out, stream)
+        })
     }
 
     /// As [`scan_device`](Self::scan_device), but it returns when the work is on the stream. Memory for boundaries and for scratch is
@@ -279,37 +285,123 @@ impl Gpu {
         out: DeviceViewMut<'_, T>,
         stream: &Stream,
     ) -> Result<()> {
-        let lengths: Vec<usize> = inputs.iter().map(DeviceView::len).collect();
-        let extents = shape::validate::<T>(operation, &lengths, shape, axis, Some(out.len()))?;
-        let states = options.states(operation, shape, extents)?;
-        options.validate(operation, inputs, shape, extents, states, &out)?;
-        self.make_current()?;
-        // SAFETY: the lengths are those of the shape, and the rest is the caller's obligation.
-        unsafe { self.enqueue(operation, extents, inputs, &options, &out, stream) }
+        // SAFETY: says the caller.
+        unsafe { self.call(operation, inputs, shape, axis, &options.0, &[out], stream) }
     }
 
-    /// Puts a scan on a stream.
+    /// The gradient of an affine scan in `direction`, along `axis`, from `[a, h, dh]` to `[da, db]`; all in device memory. It returns when
+    /// the result is there. [`affine_scan_backward`](Self::affine_scan_backward), which has slices, says what is what.
+    ///
+    /// # Shapes
+    /// All inputs and both outputs are row-major tensors of `shape`. A negative `axis` counts from the end. Arrays of the options are as
+    /// [`BackwardOptions`] has them.
+    ///
+    /// # Aliasing
+    /// The outputs, and the gradient of the initial states, overlap with no other array, as for [`scan_device`](Self::scan_device).
+    ///
+    /// # Errors
+    /// [`Error`] says which argument does not fit, or what the driver reports. It names the scan.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "those of affine_scan_backward_into, and a stream"
+    )]
+    pub fn affine_scan_backward_device<T: Element>(
+        &self,
+        direction: Direction,
+        inputs: [DeviceView<'_, T>; 3],
+        shape: &[usize],
+        axis: isize,
+        options: DeviceBackwardOptions<'_, T>,
+        out: [DeviceViewMut<'_, T>; 2],
+        stream: &Stream,
+    ) -> Result<()> {
+        // SAFETY: the views borrow their buffers until this returns, and by then the stream is done, also after an error.
+        waited(stream, unsafe {
+            self.affine_scan_backward_device_async(
+                direction, inputs, shape, axis, options, out, stream,
+            )
+        })
+    }
+
+    /// As [`affine_scan_backward_device`](Self::affine_scan_backward_device), but it returns when the work is on the stream.
+    ///
+    /// # Errors
+    /// As for [`affine_scan_backward_device`](Self::affine_scan_backward_device). An error of the work itself is seen when the stream is
+    /// waited for.
     ///
     /// # Safety
-    /// The arrays are as long as the extents and the options say. The rest is as for
+    /// As for [`scan_device_async`](Self::scan_device_async).
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "those of affine_scan_backward_into, and a stream"
+    )]
+    pub unsafe fn affine_scan_backward_device_async<T: Element>(
+        &self,
+        direction: Direction,
+        inputs: [DeviceView<'_, T>; 3],
+        shape: &[usize],
+        axis: isize,
+        options: DeviceBackwardOptions<'_, T>,
+        out: [DeviceViewMut<'_, T>; 2],
+        stream: &Stream,
+    ) -> Result<()> {
+        let operation = Operation::new(Operator::AffineScan, direction);
+        // SAFETY: says the caller.
+        unsafe { self.call(operation, &inputs, shape, axis, &options.0, &out, stream) }
+    }
+
+    /// Checks a scan or a gradient, and puts it on a stream.
+    ///
+    /// # Safety
+    /// As for [`scan_device_async`](Self::scan_device_async).
+    #[expect(clippy::too_many_arguments, reason = "those of the public methods")]
+    unsafe fn call<T: Element>(
+        &self,
+        operation: Operation,
+        inputs: &[DeviceView<'_, T>],
+        shape: &[usize],
+        axis: isize,
+        request: &Request<'_, T>,
+        outputs: &[DeviceViewMut<'_, T>],
+        stream: &Stream,
+    ) -> Result<()> {
+        let extents = request.extents(operation, inputs, outputs, shape, axis)?;
+        let check = Check {
+            operation,
+            shape,
+            extents,
+        };
+        let states = check.states(request.boundaries)?;
+        request.validate_lengths(&check, states)?;
+        request.validate_places(operation, inputs, outputs)?;
+        self.make_current()?;
+        // SAFETY: the lengths are those of the shape, and the rest is the caller's obligation.
+        unsafe { self.enqueue(operation, extents, inputs, request, outputs, stream) }
+    }
+
+    /// Puts a scan or a gradient on a stream.
+    ///
+    /// # Safety
+    /// The arrays are as many as the task has, and as long as the extents and the options say. The rest is as for
     /// [`scan_device_async`](Self::scan_device_async).
     unsafe fn enqueue<T: Element>(
         &self,
         operation: Operation,
         extents: Extents,
         inputs: &[DeviceView<'_, T>],
-        options: &DeviceOptions<'_, T>,
-        out: &DeviceViewMut<'_, T>,
+        request: &Request<'_, T>,
+        outputs: &[DeviceViewMut<'_, T>],
         stream: &Stream,
     ) -> Result<()> {
-        let plan = self.plan(options.planned(operation, extents), operation, extents)?;
+        let plan = self.plan(request.planned(operation, extents), operation, extents)?;
         let copy = |boundaries: &[usize]| {
             // SAFETY: the boundaries live until the stream has done the work, says the caller.
             unsafe { Memory::copy_of(operation, "boundaries", boundaries, stream) }
         };
-        let boundaries = options.host_boundaries().map(copy).transpose()?;
+        let boundaries = request.boundaries.map(copy).transpose()?;
         let scratch = Memory::zeroed(operation, "scratch", plan.scratch_bytes(), stream)?;
-        let arrays = options.arrays(inputs, out, boundaries.as_ref().map_or(0, Memory::address));
+        let boundaries = boundaries.as_ref().map_or(0, Memory::address);
+        let arrays = request.arrays(inputs, outputs, boundaries);
         // SAFETY: the plan is for these arrays, and the scratch memory is its own. The rest says the caller.
         unsafe { self.execute(&plan, &arrays, scratch.address(), stream) }
     }
@@ -437,79 +529,16 @@ impl Gpu {
         options: Options<'_, T>,
         out: &mut [MaybeUninit<T>],
     ) -> Result<()> {
-        self.make_current()?;
-        // SAFETY: the slices are borrowed until this returns, and by then the stream is done, also after an error.
-        let enqueued = unsafe { self.enqueue_slices(operation, inputs, extents, options, out) };
-        let done = self.stream.synchronize().doing("wait for the stream");
-        enqueued.and(done)
-    }
-
-    /// Puts a scan of host slices on this GPU's stream: the copies to the device, the scan, and the copies back.
-    ///
-    /// # Safety
-    /// The slices are as long as the extents and the options say; and until the stream has been waited for, also after an error, they
-    /// are neither accessed nor given up.
-    unsafe fn enqueue_slices<T: Element>(
-        &self,
-        operation: Operation,
-        inputs: &[&[T]],
-        extents: Extents,
-        options: Options<'_, T>,
-        out: &mut [MaybeUninit<T>],
-    ) -> Result<()> {
-        let stream = &self.stream;
-        let names = operation.operator.arguments().iter().zip(inputs);
-        let inputs = names
-            // SAFETY: says the caller.
-            .map(|(&name, input)| unsafe { Memory::copy_of(operation, name, input, stream) })
-            .collect::<Result<Vec<_>>>()?;
-        let copy = |states: &[T::State]| {
-            // SAFETY: says the caller.
-            unsafe { Memory::copy_of(operation, "initial", states, stream) }
+        let slices = Slices {
+            inputs,
+            initial: options.initial,
+            d_final: None,
+            reset: options.reset,
+            boundaries: options.boundaries,
+            outputs: &mut [out],
+            last: options.final_state,
         };
-        let initial = options.initial.map(copy).transpose()?;
-        let copy = |mask: &[bool]| {
-            // SAFETY: says the caller.
-            unsafe { Memory::copy_of(operation, "reset", mask, stream) }
-        };
-        let reset = options.reset.map(copy).transpose()?;
-        let mut result = Memory::new(operation, "out", size_of_val(out), stream)?;
-        let mut last = options
-            .final_state
-            .as_deref()
-            .map(|states| Memory::new(operation, "final_state", size_of_val(states), stream))
-            .transpose()?;
-
-        let mut on_device = DeviceOptions::new().inclusion(options.inclusion);
-        if let Some(initial) = &initial {
-            on_device = on_device.initial(initial.view());
-        }
-        if let Some(reset) = &reset {
-            on_device = on_device.reset(reset.bytes());
-        }
-        if let Some(boundaries) = options.boundaries {
-            on_device = on_device.boundaries(boundaries);
-        }
-        if let Some(last) = &mut last {
-            on_device = on_device.final_state(last.view_mut());
-        }
-        let views: Vec<DeviceView<'_, T>> = inputs.iter().map(Memory::view).collect();
-        // SAFETY: all of the memory is as long as its slice, and is given up on the stream.
-        unsafe {
-            self.enqueue(
-                operation,
-                extents,
-                &views,
-                &on_device,
-                &result.view_mut(),
-                stream,
-            )?;
-            result.copy_to(out)?;
-            match (last, options.final_state) {
-                (Some(last), Some(states)) => last.copy_to(crate::methods::as_uninit(states)),
-                _ => Ok(()),
-            }
-        }
+        self.run_slices(operation, Task::Scan(options.inclusion), extents, slices)
     }
 
     /// As [`methods!`] wants it: host slices through device memory.
@@ -519,87 +548,110 @@ impl Gpu {
         inputs: [&[T]; 3],
         extents: Extents,
         options: BackwardOptions<'_, T>,
-        out: [&mut [MaybeUninit<T>]; 2],
+        mut out: [&mut [MaybeUninit<T>]; 2],
+    ) -> Result<()> {
+        let slices = Slices {
+            inputs: &inputs,
+            initial: options.initial,
+            d_final: options.d_final,
+            reset: options.reset,
+            boundaries: options.boundaries,
+            outputs: &mut out,
+            last: options.d_initial,
+        };
+        self.run_slices(forward, Task::Gradient, extents, slices)
+    }
+
+    fn run_slices<T: Element>(
+        &self,
+        operation: Operation,
+        task: Task,
+        extents: Extents,
+        slices: Slices<'_, '_, T>,
     ) -> Result<()> {
         self.make_current()?;
         // SAFETY: the slices are borrowed until this returns, and by then the stream is done, also after an error.
-        let enqueued = unsafe { self.enqueue_backward(forward, inputs, extents, options, out) };
-        let done = self.stream.synchronize().doing("wait for the stream");
-        enqueued.and(done)
+        waited(&self.stream, unsafe {
+            self.enqueue_slices(operation, task, extents, slices)
+        })
     }
 
-    /// Puts a gradient of host slices on this GPU's stream: the copies to the device, the scan, and the copies back.
+    /// Puts a scan or a gradient of host slices on this GPU's stream: the copies to the device, the work, and the copies back.
     ///
     /// # Safety
-    /// As [`enqueue_slices`](Self::enqueue_slices).
-    unsafe fn enqueue_backward<T: Element>(
+    /// The slices are as many as the task has, and as long as the extents and the options say; and until the stream has been waited for,
+    /// also after an error, they are neither accessed nor given up.
+    unsafe fn enqueue_slices<T: Element>(
         &self,
-        forward: Operation,
-        [a, h, dh]: [&[T]; 3],
+        operation: Operation,
+        task: Task,
         extents: Extents,
-        options: BackwardOptions<'_, T>,
-        [da, db]: [&mut [MaybeUninit<T>]; 2],
+        slices: Slices<'_, '_, T>,
     ) -> Result<()> {
-        let BackwardOptions {
-            initial,
-            d_initial,
-            d_final,
-            reset,
-            boundaries,
-        } = options;
-        let planned = PlanBuilder::new(forward, T::KERNEL_NAME, extents)
-            .gradient(true)
-            .options(plan::Options::INITIAL.only_if(initial.is_some()))
-            .options(plan::Options::D_FINAL.only_if(d_final.is_some()))
-            .options(plan::Options::FINAL.only_if(d_initial.is_some()))
-            .masked(reset.is_some())
-            .packed(boundaries.map(Packed::between));
-        let plan = self.plan(planned, forward, extents)?;
-        let stream = &self.stream;
-        // SAFETY: the slices stay until the stream has been waited for, says the caller; the plan is for these arrays, which are as long
-        // as the extents and the options say.
-        unsafe {
-            let copy_of = |what, values: &[T]| Memory::copy_of(forward, what, values, stream);
-            let (a, h, dh) = (copy_of("a", a)?, copy_of("h", h)?, copy_of("dh", dh)?);
-            let copy_of =
-                |what, states: &[T::State]| Memory::copy_of(forward, what, states, stream);
-            let initial = initial
-                .map(|states| copy_of("initial", states))
-                .transpose()?;
-            let d_final = d_final
-                .map(|states| copy_of("d_final", states))
-                .transpose()?;
-            let copy = |mask: &[bool]| Memory::copy_of(forward, "reset", mask, stream);
-            let reset = reset.map(copy).transpose()?;
-            let copy =
-                |boundaries: &[usize]| Memory::copy_of(forward, "boundaries", boundaries, stream);
-            let boundaries = boundaries.map(copy).transpose()?;
-            let on_device_da = Memory::new(forward, "da", size_of_val(da), stream)?;
-            let on_device_db = Memory::new(forward, "db", size_of_val(db), stream)?;
-            let last = d_initial
-                .as_deref()
-                .map(|states| Memory::new(forward, "d_initial", size_of_val(states), stream))
-                .transpose()?;
-            let scratch = Memory::zeroed(forward, "scratch", plan.scratch_bytes(), stream)?;
-            let address = |memory: &Option<Memory<'_>>| memory.as_ref().map_or(0, Memory::address);
-            let arrays = Arrays {
-                inputs: [&a, &h, &dh].map(Memory::address).to_vec(),
-                outputs: [&on_device_da, &on_device_db].map(Memory::address).to_vec(),
-                initial: address(&initial),
-                d_final: address(&d_final),
-                last: address(&last),
-                mask: address(&reset),
-                boundaries: address(&boundaries),
-            };
-            self.execute(&plan, &arrays, scratch.address(), stream)?;
-            on_device_da.copy_to(da)?;
-            on_device_db.copy_to(db)?;
-            match (last, d_initial) {
-                (Some(last), Some(states)) => last.copy_to(crate::methods::as_uninit(states)),
-                _ => Ok(()),
-            }
+        let (stream, names) = (&self.stream, task.names(operation));
+        let inputs = names.inputs.iter().zip(slices.inputs);
+        let inputs = inputs
+            // SAFETY: says the caller.
+            .map(|(&name, input)| unsafe { Memory::copy_of(operation, name, input, stream) })
+            .collect::<Result<Vec<_>>>()?;
+        let states = |name, states: Option<&[T::State]>| {
+            // SAFETY: says the caller.
+            let copy = |states| unsafe { Memory::copy_of(operation, name, states, stream) };
+            states.map(copy).transpose()
+        };
+        let (initial, d_final) = (
+            states("initial", slices.initial)?,
+            states("d_final", slices.d_final)?,
+        );
+        let copy = |mask: &[bool]| {
+            // SAFETY: says the caller.
+            unsafe { Memory::copy_of(operation, "reset", mask, stream) }
+        };
+        let reset = slices.reset.map(copy).transpose()?;
+        let outputs = names.outputs.iter().zip(slices.outputs.iter());
+        let mut outputs = outputs
+            .map(|(&name, output)| Memory::new(operation, name, size_of_val(*output), stream))
+            .collect::<Result<Vec<_>>>()?;
+        let mut last = slices
+            .last
+            .as_deref()
+            .map(|states| Memory::new(operation, task.last(), size_of_val(states), stream))
+            .transpose()?;
+
+        let request = Request::<T> {
+            task,
+            initial: initial.as_ref().map(Memory::view),
+            d_final: d_final.as_ref().map(Memory::view),
+            last: last.as_mut().map(Memory::view_mut),
+            reset: reset.as_ref().map(Memory::bytes),
+            boundaries: slices.boundaries,
+        };
+        let read: Vec<_> = inputs.iter().map(Memory::view).collect();
+        let written: Vec<_> = outputs.iter_mut().map(Memory::view_mut).collect();
+        // SAFETY: all of the memory is as long as its slice, and is given up on the stream.
+        unsafe { self.enqueue(operation, extents, &read, &request, &written, stream) }?;
+        for (output, slice) in outputs.iter().zip(slices.outputs) {
+            // SAFETY: the work writes all of it; the rest says the caller.
+            unsafe { output.copy_to(slice) }?;
         }
+        if let (Some(last), Some(states)) = (last, slices.last) {
+            // SAFETY: as above.
+            unsafe { last.copy_to(crate::methods::as_uninit(states)) }?;
+        }
+        Ok(())
     }
+}
+
+/// The arrays of a scan or of a gradient on the host.
+struct Slices<'a, 'out, T: Element> {
+    inputs: &'a [&'a [T]],
+    initial: Option<&'a [T::State]>,
+    d_final: Option<&'a [T::State]>,
+    reset: Option<&'a [bool]>,
+    boundaries: Option<&'a [usize]>,
+    outputs: &'a mut [&'out mut [MaybeUninit<T>]],
+    /// Final states, or the gradient of initial ones.
+    last: Option<&'a mut [T::State]>,
 }
 
 methods!(Gpu);

@@ -1,24 +1,34 @@
 //! Operations that are planned once and run any number of times.
 
-use super::options::Kind;
-use super::{DeviceOptions, DeviceView, DeviceViewMut, Doing, Gpu, Memory};
+use super::options::{Kind, Request};
+use super::{
+    DeviceBackwardOptions, DeviceOptions, DeviceView, DeviceViewMut, Doing, Gpu, Memory, waited,
+};
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::operation::Operation;
+use crate::operation::{Direction, Operation, Operator};
+use crate::options::Check;
 use crate::plan::{Plan, Strategy};
-use crate::shape::{self, Extents};
+use crate::shape;
 use cust::stream::Stream;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// An operation on tensors of one shape, with its plan, its boundaries and its scratch memory on the device: a run allocates no device
+/// A scan of tensors of one shape, with its plan, its boundaries and its scratch memory on the device: a run allocates no device
 /// memory, loads nothing, and touches one stream, so that it can be captured in a [`Graph`](super::Graph).
-pub struct Prepared<'gpu, T: Element> {
+#[derive(Debug)]
+pub struct Prepared<'gpu, T: Element>(Ready<'gpu, T>);
+
+/// The gradient of an affine scan, as [`Prepared`] is a scan.
+#[derive(Debug)]
+pub struct PreparedBackward<'gpu, T: Element>(Ready<'gpu, T>);
+
+/// Either of them.
+struct Ready<'gpu, T: Element> {
     gpu: &'gpu Gpu,
     operation: Operation,
     shape: Vec<usize>,
     axis: isize,
-    extents: Extents,
     /// How many states there are.
     states: usize,
     kind: Kind,
@@ -28,11 +38,12 @@ pub struct Prepared<'gpu, T: Element> {
     element: PhantomData<T>,
 }
 
-impl<T: Element> fmt::Debug for Prepared<'_, T> {
+impl<T: Element> fmt::Debug for Ready<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prepared")
+        f.debug_struct("Ready")
             .field("operation", &self.operation)
-            .field("extents", &self.extents)
+            .field("shape", &self.shape)
+            .field("axis", &self.axis)
             .field("plan", &self.plan)
             .finish_non_exhaustive()
     }
@@ -55,11 +66,45 @@ impl Gpu {
         options: &DeviceOptions<'_, T>,
         strategy: Option<Strategy>,
     ) -> Result<Prepared<'_, T>> {
+        self.ready(operation, shape, axis, &options.0, strategy)
+            .map(Prepared)
+    }
+
+    /// [`prepare`](Self::prepare)s the gradient of an affine scan in `direction`.
+    ///
+    /// # Errors
+    /// As for [`prepare`](Self::prepare). They name the scan.
+    pub fn prepare_backward<T: Element>(
+        &self,
+        direction: Direction,
+        shape: &[usize],
+        axis: isize,
+        options: &DeviceBackwardOptions<'_, T>,
+        strategy: Option<Strategy>,
+    ) -> Result<PreparedBackward<'_, T>> {
+        let operation = Operation::new(Operator::AffineScan, direction);
+        self.ready(operation, shape, axis, &options.0, strategy)
+            .map(PreparedBackward)
+    }
+
+    fn ready<T: Element>(
+        &self,
+        operation: Operation,
+        shape: &[usize],
+        axis: isize,
+        request: &Request<'_, T>,
+        strategy: Option<Strategy>,
+    ) -> Result<Ready<'_, T>> {
         let extents = shape::supported_extents::<T>(operation, shape, axis)?;
-        let states = options.states(operation, shape, extents)?;
-        options.validate_lengths(operation, shape, extents, states)?;
+        let check = Check {
+            operation,
+            shape,
+            extents,
+        };
+        let states = check.states(request.boundaries)?;
+        request.validate_lengths(&check, states)?;
         self.make_current()?;
-        let planned = options.planned(operation, extents).strategy(strategy);
+        let planned = request.planned(operation, extents).strategy(strategy);
         let plan = self.plan(planned, operation, extents)?;
         if let Plan::Scan { launches, .. } = &plan {
             for launch in launches {
@@ -71,18 +116,17 @@ impl Gpu {
             // SAFETY: they are borrowed until this returns, and by then the stream is done, also after an error.
             unsafe { Memory::copy_of(operation, "boundaries", boundaries, stream) }
         };
-        let boundaries = options.host_boundaries().map(copy).transpose();
+        let boundaries = request.boundaries.map(copy).transpose();
         let scratch = Memory::zeroed(operation, "scratch", plan.scratch_bytes(), stream);
         // Other streams use the memory.
         stream.synchronize().doing("wait for the stream")?;
-        Ok(Prepared {
+        Ok(Ready {
             gpu: self,
             operation,
             shape: shape.to_vec(),
             axis,
-            extents,
             states,
-            kind: options.kind(),
+            kind: request.kind(),
             plan,
             boundaries: boundaries?,
             scratch: scratch?,
@@ -95,7 +139,7 @@ impl<T: Element> Prepared<'_, T> {
     /// What a run does.
     #[must_use]
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        &self.0.plan
     }
 
     /// Runs the operation on `inputs`, which are `[x]` or `[a, b]`, to `out`. It returns when the result is there.
@@ -117,9 +161,9 @@ impl<T: Element> Prepared<'_, T> {
     ) -> Result<()> {
         // SAFETY: the views borrow their buffers and this its own memory until this returns, and by then the stream is done, also
         // after an error.
-        let enqueued = unsafe { self.run_async(inputs, options, out, stream) };
-        let done = stream.synchronize().doing("wait for the stream");
-        enqueued.and(done)
+        waited(stream, unsafe {
+            self.run_async(inputs, options, out, stream)
+        })
     }
 
     /// As [`run`](Self::run), but it returns when the work is on the stream.
@@ -141,16 +185,85 @@ impl<T: Element> Prepared<'_, T> {
         out: DeviceViewMut<'_, T>,
         stream: &Stream,
     ) -> Result<()> {
-        let (operation, shape) = (self.operation, &self.shape);
-        let lengths: Vec<usize> = inputs.iter().map(DeviceView::len).collect();
-        let extents = shape::validate::<T>(operation, &lengths, shape, self.axis, Some(out.len()))?;
-        options.validate(operation, inputs, shape, extents, self.states, &out)?;
-        if let Some(option) = options.difference(&self.kind) {
+        // SAFETY: says the caller.
+        unsafe { self.0.run_async(inputs, &options.0, &[out], stream) }
+    }
+}
+
+impl<T: Element> PreparedBackward<'_, T> {
+    /// What a run does.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.0.plan
+    }
+
+    /// Runs the gradient on `[a, h, dh]` to `[da, db]`. It returns when the result is there.
+    ///
+    /// The options are those that it was [prepared](Gpu::prepare_backward) with, as for [`Prepared::run`].
+    ///
+    /// # Aliasing
+    /// As for [`affine_scan_backward_device`](Gpu::affine_scan_backward_device).
+    ///
+    /// # Errors
+    /// [`Error`] says which argument does not fit, or what the driver reports.
+    pub fn run(
+        &mut self,
+        inputs: [DeviceView<'_, T>; 3],
+        options: DeviceBackwardOptions<'_, T>,
+        out: [DeviceViewMut<'_, T>; 2],
+        stream: &Stream,
+    ) -> Result<()> {
+        // SAFETY: the views borrow their buffers and this its own memory until this returns, and by then the stream is done, also
+        // after an error.
+        waited(stream, unsafe {
+            self.run_async(inputs, options, out, stream)
+        })
+    }
+
+    /// As [`run`](Self::run), but it returns when the work is on the stream.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run). An error of the work itself is seen when the stream is waited for.
+    ///
+    /// # Safety
+    /// As for [`Prepared::run_async`].
+    pub unsafe fn run_async(
+        &self,
+        inputs: [DeviceView<'_, T>; 3],
+        options: DeviceBackwardOptions<'_, T>,
+        out: [DeviceViewMut<'_, T>; 2],
+        stream: &Stream,
+    ) -> Result<()> {
+        // SAFETY: says the caller.
+        unsafe { self.0.run_async(&inputs, &options.0, &out, stream) }
+    }
+}
+
+impl<T: Element> Ready<'_, T> {
+    /// # Safety
+    /// As for [`Prepared::run_async`].
+    unsafe fn run_async(
+        &self,
+        inputs: &[DeviceView<'_, T>],
+        request: &Request<'_, T>,
+        outputs: &[DeviceViewMut<'_, T>],
+        stream: &Stream,
+    ) -> Result<()> {
+        let (operation, shape) = (self.operation, &self.shape[..]);
+        let extents = request.extents(operation, inputs, outputs, shape, self.axis)?;
+        let check = Check {
+            operation,
+            shape,
+            extents,
+        };
+        request.validate_lengths(&check, self.states)?;
+        request.validate_places(operation, inputs, outputs)?;
+        if let Some(option) = request.difference(&self.kind) {
             return Err(Error::NotAsPrepared { operation, option });
         }
         self.gpu.make_current()?;
         let boundaries = self.boundaries.as_ref().map_or(0, Memory::address);
-        let arrays = options.arrays(inputs, &out, boundaries);
+        let arrays = request.arrays(inputs, outputs, boundaries);
         // SAFETY: the lengths and the options are those that the plan is for, and the scratch memory is the plan's. The rest says the
         // caller.
         unsafe {
@@ -160,7 +273,7 @@ impl<T: Element> Prepared<'_, T> {
     }
 }
 
-impl<T: Element> Drop for Prepared<'_, T> {
+impl<T: Element> Drop for Ready<'_, T> {
     fn drop(&mut self) {
         // The memory is given up in it. If it cannot be made current, it is lost, and its memory with it.
         let _ = self.gpu.make_current();
