@@ -242,7 +242,7 @@ pub unsafe fn carry<M, E, const I: usize, const C: usize>(
                 let first = group & (size - 1);
                 // A lane for each member, in the order of their groups.
                 let of_lane = thread::thread_idx_x() % WARP_THREADS as u32;
-                let told = fetched.read((first_half + (first + of_lane & (size - 1))) as usize);
+                let told = fetched.read((first_half + ((first + of_lane) & (size - 1))) as usize);
                 let told = if of_lane < size { told } else { 0 };
                 // Groups that are complete and of this sequence, from the first one on; if the line is done, none is complete.
                 let left = (reach - tile) / GROUP as u32;
@@ -260,8 +260,9 @@ pub unsafe fn carry<M, E, const I: usize, const C: usize>(
                 } else if channel < inner && outer < outers {
                     base = arrays.start(options, sequence, len);
                 }
-                let slot =
-                    |ahead: u32| (first_half + (first + ahead & (size - 1))) as usize * LINE + lane;
+                let slot = |ahead: u32| {
+                    (first_half + ((first + ahead) & (size - 1))) as usize * LINE + lane
+                };
                 let mut ahead = 0;
                 while ahead < run {
                     // They are on their way before they are needed.

@@ -204,17 +204,13 @@ impl<
         };
         let (step, channel) = (lane * V / (WARP_THREADS * C), lane * V % (WARP_THREADS * C));
         let first = index::<D>(position + step, 1, self.len) * self.inner + channel;
-        let last = index::<D>(self.len - 1, 1, self.len) * self.inner + channel;
         let to = (row + step) * (WARP_THREADS * C) + channel;
         let mut t = 0;
         while t < STEPS {
             let from = first_of::<D>(first, t * self.inner, 1);
-            let next = first_of::<D>(first, (t + 1) * self.inner, 1);
-            let next = if position + step + t + 1 < self.len {
-                next
-            } else {
-                last
-            };
+            // Of the last step, that is the step itself.
+            let one = usize::from(position + step + t + 1 < self.len);
+            let next = first_of::<D>(first, (t + one) * self.inner, 1);
             let mut k = 0;
             while k < I {
                 let from = if S::IS_OF_NEXT[k] { next } else { from };
