@@ -244,17 +244,7 @@ impl PlanBuilder {
         let count = units
             .checked_mul(tiles)
             .and_then(|count| u32::try_from(count).ok());
-        let channels = self
-            .extents
-            .inner
-            .next_multiple_of(columns::channels(self.element_bytes()));
-        let lines = (channels / carriers::LINE).div_ceil(carriers::CARRIERS);
-        let has_lines = self.extents.inner == 1 || lines <= carriers::MAX_LINES;
-        !self.is_gradient
-            && self.packed.is_none()
-            && !self.is_masked
-            && count.is_some()
-            && has_lines
+        !self.is_gradient && self.packed.is_none() && !self.is_masked && count.is_some()
     }
 
     /// Bytes of an element; of a type without kernels, which has no plan, any number will do.
@@ -430,7 +420,11 @@ impl PlanBuilder {
         let (aggregate, carry) = (kernel.aggregate_bytes, kernel.carry_bytes);
         let shared =
             split_columns::shared_bytes(self.inputs(), aggregate, carry, kernel.element_bytes);
-        let carriers = carriers::CARRIERS;
+        let carriers = carriers::count(limits.multiprocessors as usize);
+        let channels = inner.next_multiple_of(columns::channels(kernel.element_bytes));
+        if (channels / carriers::LINE).div_ceil(carriers) > carriers::MAX_LINES {
+            return None;
+        }
         let numbers = [outer, len, inner, carriers].map(|number| number as u64);
         Some(Launch {
             kernel,
@@ -635,7 +629,7 @@ mod tests {
                                 "stages" => columns::MAX_STAGES,
                                 "flags" if launches.len() == 1 => 0,
                                 "flags" => sharing::FLAGS,
-                                "carriers" => carriers::CARRIERS,
+                                "carriers" => carriers::count(H200.multiprocessors as usize),
                                 "options" => Options::EXCLUSIVE.0 as usize,
                                 _ => panic!("{} gets a number for `{name}`", kernel.name),
                             };
@@ -767,11 +761,12 @@ mod tests {
             assert!(launches[0].is_cooperative && !launches[1].is_cooperative);
             assert_eq!(launches[0].grid, (H200.multiprocessors, 1));
             let few = DeviceLimits {
-                multiprocessors: carriers::CARRIERS as u32,
+                multiprocessors: 1,
                 ..H200
             };
             assert_eq!(split.build(&few), None);
-            let wide = carriers::MAX_LINES * carriers::CARRIERS * carriers::LINE;
+            let carriers = carriers::count(H200.multiprocessors as usize);
+            let wide = carriers::MAX_LINES * carriers * carriers::LINE;
             for (inner, is_there) in [(wide, true), (wide + 1, false)] {
                 let split = builder(operation, extents(1, 100, inner))
                     .strategy(Some(Strategy::SplitColumns));

@@ -237,8 +237,15 @@ pub mod look_back {
 pub mod carriers {
     use super::{WARP_THREADS, sharing};
 
-    /// Carriers of a scan, at most.
-    pub const CARRIERS: usize = 4;
+    /// Carriers of a scan on so many multiprocessors.
+    #[must_use]
+    pub const fn count(multiprocessors: usize) -> usize {
+        match multiprocessors / 32 {
+            0 => 1,
+            carriers @ 1..4 => carriers,
+            _ => 4,
+        }
+    }
     /// Channels of a line.
     pub const LINE: usize = WARP_THREADS / 2;
     /// Half-warps of a team, at most; the first warp has a lane for each.

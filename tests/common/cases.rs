@@ -145,6 +145,8 @@ pub fn small(operator: Operator) -> Vec<Case> {
         Case::new(&[2, 7, 6], 1),
         Case::new(&[1, columns::TILE, 36], 1),
         Case::new(&[2, (columns::MAX_STAGES + 1) * columns::TILE + 5, 33], 1),
+        // So long that each block of a split scan has more tiles than there is room for.
+        Case::new(&[1, 24 * columns::TILE + 5, 36], 1),
     ]
 }
 

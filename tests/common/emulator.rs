@@ -22,7 +22,7 @@ use std::any::Any;
 /// capability 8.6).
 const DEVICES: [DeviceLimits; 2] = [
     DeviceLimits {
-        multiprocessors: 2,
+        multiprocessors: 3,
         shared_bytes_per_multiprocessor: 228 << 10,
         shared_bytes_per_block: 227 << 10,
         shared_bytes_reserved: 1 << 10,
