@@ -106,7 +106,7 @@ pub enum Error {
         element: &'static str,
     },
 
-    /// Memory for an output or for scratch cannot be had.
+    /// Memory for an output cannot be had.
     #[error("{operation}: cannot allocate {bytes} bytes of host memory for {what}")]
     OutOfHostMemory {
         /// The operation asked for.
