@@ -5,7 +5,7 @@ use crate::operation::Operation;
 /// A result of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation was not carried out. An output passed in is untouched.
+/// Why an operation was not carried out. Where an argument does not fit, an output passed in is untouched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -160,9 +160,12 @@ pub enum Error {
         got: (u32, u32),
     },
 
-    /// There is no kernel for the elements' type, or a launch cannot have as many blocks as the extents ask for.
+    /// There is no kernel for the elements' type; a launch cannot have as many blocks as the extents ask for; or the strategy that was
+    /// asked for does not fit the extents, the options or the device.
     #[cfg(feature = "cuda")]
-    #[error("{operation}: no launch of a kernel covers {extents:?}")]
+    #[error(
+        "{operation}: no kernel, or none of the strategy asked for, covers {extents:?} on this device"
+    )]
     NoPlan {
         /// The operation asked for.
         operation: Operation,

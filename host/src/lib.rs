@@ -53,7 +53,7 @@
 //! # Numerics
 //! Sums are added up in the direction of the scan, never taken as a total less a prefix. Results are the same to the
 //! bit from run to run; those of a sequence do not depend on what is in the others. On a GPU they do not depend on how many
-//! others there are; on a CPU they depend on the shape, and not on the number of threads. A GPU and a CPU may differ in the
+//! others there are; on a CPU they depend on the shape, the type, resets and boundaries, and not on the number of threads. A GPU and a CPU may differ in the
 //! last bits. An infinity or a NaN reaches only the elements that the serial recurrence takes it to. `a_0` of a sequence is
 //! not used.
 //!

@@ -7,7 +7,8 @@
 //! 4. A block scans a row with as many warps as the row's length can use ([`Strategy::Rows`]), or a strip of neighbouring channels
 //!    with as many of its [`columns::stages`] as its shared memory can hold ([`Strategy::Columns`]). So are gradients computed.
 //! 5. But where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
-//!    blocks as the device has multiprocessors ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]). What either would take is
+//!    blocks as the device has multiprocessors ([`Strategy::SplitRows`], [`Strategy::SplitColumns`], where some of them are
+//!    carriers), if a block has as much shared memory, and if it is no gradient, not packed, and has no mask. What either would take is
 //!    reckoned in tiles: those that a block scans one after another, twice as long where two blocks share a multiprocessor; against all
 //!    tiles divided by the multiprocessors, and some to get under way. A second launch, of the strategy for whole rows or strips,
 //!    then scans those in which infinities or NaNs were met.
@@ -241,10 +242,10 @@ impl PlanBuilder {
     /// A scan of sequences of one length, without a mask, and tiles that 32 bits count.
     fn can_split(&self) -> bool {
         let (units, tiles) = self.units_and_tiles();
-        let count = units
+        let counted = units
             .checked_mul(tiles)
-            .and_then(|count| u32::try_from(count).ok());
-        !self.is_gradient && self.packed.is_none() && !self.is_masked && count.is_some()
+            .is_some_and(|count| count <= MOST_SPLIT_TILES);
+        !self.is_gradient && self.packed.is_none() && !self.is_masked && counted
     }
 
     /// Bytes of an element; of a type without kernels, which has no plan, any number will do.
@@ -457,6 +458,9 @@ impl PlanBuilder {
 
 /// Inputs of a gradient: a, h and dh.
 const GRADIENT_INPUTS: usize = 3;
+
+/// Tiles of a split scan, at most: 32 bits count them, and the tickets that blocks take beyond the last one.
+const MOST_SPLIT_TILES: usize = (u32::MAX - (1 << 20)) as usize;
 
 /// What a plan sees of a tensor.
 struct Sequences {

@@ -19,7 +19,7 @@ pub struct Arrays<S: Step, E, const I: usize, const O: usize = 1> {
     pub mask: Global<u8>,
     /// Where each packed sequence begins, and after the last of them where it ends: in steps.
     pub boundaries: Global<u64>,
-    /// What the blocks of a split scan tell each other: see [`look_back`](crate::look_back).
+    /// What the blocks of a split scan tell each other: see [`sharing`](crate::sharing).
     pub scratch: Global<u64>,
 }
 

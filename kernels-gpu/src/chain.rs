@@ -1,7 +1,7 @@
 //! How the tiles of a sequence are joined, whichever strategy scans it.
 //!
 //! The aggregates of a `GROUP` of tiles are composed in order, and the carry goes from group to group. So a strategy
-//! that has each tile in another block can publish the aggregates of whole groups, and still gives the bits of the one
+//! that has each tile in another block can compose the groups side by side, and still gives the bits of the one
 //! that goes from tile to tile.
 
 use crate::monoid::Action;

@@ -64,7 +64,7 @@ pub enum Strategy {
     /// Steps are neighbours, many blocks scan a row: [`scan_split_rows`], with the numbers (rows, len, options).
     SplitRows,
     /// Steps lie `inner` elements apart, many blocks scan a strip: [`scan_split_columns`], with the numbers
-    /// (outer, len, inner, options).
+    /// (outer, len, inner, carriers, options).
     SplitColumns,
 }
 

@@ -192,7 +192,7 @@ impl Window {
 /// What a block knows of a sequence from a tile before.
 #[derive(Clone, Copy)]
 pub struct Known<C> {
-    /// The row or strip.
+    /// The row.
     pub unit: u32,
     /// A group of its tiles.
     pub group: u32,

@@ -317,6 +317,8 @@ pub fn any_options<T: Tested<State: Tested + Emulated> + Emulated>(split: bool) 
         let device = &DEVICES[(scan.seed % 2) as usize];
         let strategy = builder.strategies()[usize::from(split)];
         let plan = builder.strategy(Some(strategy)).build(device);
+        // What the smaller device cannot split, the larger one can.
+        let plan = plan.or_else(|| builder.strategy(Some(strategy)).build(&DEVICES[0]));
         let Some(plan) = plan.or_else(|| builder.build(device)) else {
             return Err("there is no plan".into());
         };

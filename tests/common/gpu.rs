@@ -8,8 +8,8 @@ use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::memory::DeviceBuffer;
 use ptxscan::gpu::cust::stream::{Stream, StreamFlags};
 use ptxscan::gpu::{DeviceOptions, DeviceView, DeviceViewMut, Gpu};
-use ptxscan::plan::strategies;
-use ptxscan::{Engine, Extents, Operator};
+use ptxscan::plan::{PlanBuilder, strategies};
+use ptxscan::{Element, Engine, Extents, Operation, Operator};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Fills outputs before a run, and what lies around arrays.
@@ -73,9 +73,28 @@ pub fn device() -> Result<&'static dyn Backend, String> {
     gpu().map(|gpu| DEVICE.get_or_init(|| DeviceViews { gpu, split: false }) as &dyn Backend)
 }
 
+/// Whether a block has as much shared memory as split scans of f32 ask for.
+pub fn can_split(gpu: &Gpu) -> bool {
+    [[1, 1 << 20, 1], [1, 1 << 16, 64]]
+        .into_iter()
+        .all(|[outer, len, inner]| {
+            let extents = Extents { outer, len, inner };
+            let [_, strategy] = strategies(extents);
+            let builder = PlanBuilder::new(Operation::AFFINE_SCAN, f32::KERNEL_NAME, extents);
+            builder
+                .strategy(Some(strategy))
+                .build(gpu.limits())
+                .is_some()
+        })
+}
+
 pub fn split() -> Result<&'static dyn Backend, String> {
     static SPLIT: OnceLock<DeviceViews> = OnceLock::new();
-    gpu().map(|gpu| SPLIT.get_or_init(|| DeviceViews { gpu, split: true }) as &dyn Backend)
+    let gpu = gpu()?;
+    if !can_split(gpu) {
+        return Err("the GPU lacks the shared memory for split scans of f32".into());
+    }
+    Ok(SPLIT.get_or_init(|| DeviceViews { gpu, split: true }))
 }
 
 /// The GPU as an engine.

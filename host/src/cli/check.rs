@@ -33,7 +33,8 @@ impl Check {
 
 /// The memory that a check takes, at most: four of `f64` and an index for each element of a sequence, and each input twice.
 pub fn bytes(case: &Case) -> usize {
-    case.longest() * (5 * 8 * case.outputs() + 2 * 4 * case.inputs())
+    let each = 5 * 8 * case.outputs() + 2 * 4 * case.inputs();
+    case.longest().saturating_mul(each)
 }
 
 /// Checks the results of a run; `seed` picks the sample, of `most` sequences.

@@ -92,7 +92,9 @@ pub fn shortage(engine: &Engine, case: &Case) -> Result<Option<Shortage>> {
         return super::runner_gpu::shortage(gpu, case);
     }
     let _ = engine;
-    let needed = sets(case) * case.bytes() + Inputs::bytes(case) + check::bytes(case);
+    let needed = (sets(case).saturating_mul(case.bytes()))
+        .saturating_add(Inputs::bytes(case))
+        .saturating_add(check::bytes(case));
     Ok(available_memory()
         .filter(|&available| available < needed)
         .map(|available| Shortage { needed, available }))

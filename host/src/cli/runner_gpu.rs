@@ -21,7 +21,7 @@ use std::io::Write;
 /// Whether the GPU's memory is too small for the case and for the copies.
 pub fn shortage(gpu: &Gpu, case: &Case) -> Result<Option<Shortage>> {
     let (available, _) = gpu.memory()?;
-    let needed = 2 * sets(case) * case.bytes();
+    let needed = (2 * sets(case)).saturating_mul(case.bytes());
     Ok((available < needed).then_some(Shortage { needed, available }))
 }
 

@@ -617,6 +617,7 @@ mod tests {
             Some("boundaries")
         );
     }
+
     #[test]
     fn a_gradient_has_the_options_that_were_prepared() {
         let full = || {
