@@ -537,6 +537,22 @@ fn constant(elements: usize, value: f32) -> Checked<DeviceBuffer<f32>> {
     Ok(buffer)
 }
 
+/// A scan without options of buffers that are as long as the shape says.
+fn scan_plain(
+    gpu: &Gpu,
+    operation: Operation,
+    inputs: &[DeviceBuffer<f32>],
+    shape: &[usize],
+    axis: isize,
+    out: &mut DeviceBuffer<f32>,
+) -> Checked {
+    let views: Vec<_> = inputs.iter().map(DeviceView::from).collect();
+    let plain = DeviceOptions::new();
+    let stream = new_stream()?;
+    gpu.scan_device(operation, &views, shape, axis, plain, out.into(), &stream)?;
+    Ok(())
+}
+
 /// Checks all of a buffer, in pieces and on all processors: `check` gets the index of a piece's first element.
 fn check_all(
     buffer: &DeviceBuffer<f32>,
@@ -584,18 +600,7 @@ fn full_size(gpu: &Gpu, &(_, operation, shape, axis): &OnTensor) -> Checked<Comp
         .map(|k| filled(extents.elements(), |i| element(k, i)))
         .collect::<Checked<Vec<_>>>()?;
     let mut out = constant(extents.elements(), CANARY)?;
-    let views: Vec<_> = buffers.iter().map(DeviceView::from).collect();
-    let stream = new_stream()?;
-    let plain = DeviceOptions::new();
-    gpu.scan_device(
-        operation,
-        &views,
-        shape,
-        axis,
-        plain,
-        (&mut out).into(),
-        &stream,
-    )?;
+    scan_plain(gpu, operation, &buffers, shape, axis, &mut out)?;
 
     // As many channels, from the last one back, as make some million elements.
     let channels = inner.min(((1 << 24) / len).max(1));
@@ -671,18 +676,7 @@ fn huge(gpu: &Gpu, &(_, operation, shape, axis): &OnTensor) -> Checked<Completio
         buffers.insert(0, constant(elements, 1.0)?);
     }
     let mut out = constant(elements, CANARY)?;
-    let views: Vec<_> = buffers.iter().map(DeviceView::from).collect();
-    let stream = new_stream()?;
-    let plain = DeviceOptions::new();
-    gpu.scan_device(
-        operation,
-        &views,
-        shape,
-        axis,
-        plain,
-        (&mut out).into(),
-        &stream,
-    )?;
+    scan_plain(gpu, operation, &buffers, shape, axis, &mut out)?;
 
     // The first and the last element, in memory, that a one reaches.
     let reached = |one: usize| {

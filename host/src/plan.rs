@@ -16,7 +16,7 @@
 //! [`PlanBuilder::strategy`] overrides the choice. The results are the same, to the bit.
 
 use crate::operation::Operation;
-use crate::shape::Extents;
+use crate::shape::{Extents, Names};
 pub use ptxscan_kernels::arrays::Options;
 pub use ptxscan_kernels::entry::Strategy;
 use ptxscan_kernels::entry::{Kernel, find};
@@ -314,7 +314,7 @@ impl PlanBuilder {
 
     fn inputs(&self) -> usize {
         if self.is_gradient {
-            GRADIENT_INPUTS
+            Names::GRADIENT.inputs.len()
         } else {
             self.operation.operator.inputs()
         }
@@ -455,9 +455,6 @@ impl PlanBuilder {
         fits.then_some(blocks as u32)
     }
 }
-
-/// Inputs of a gradient: a, h and dh.
-const GRADIENT_INPUTS: usize = 3;
 
 /// Tiles of a split scan, at most: 32 bits count them, and the tickets that blocks take beyond the last one.
 const MOST_SPLIT_TILES: usize = (u32::MAX - (1 << 20)) as usize;

@@ -1,9 +1,9 @@
 //! How the blocks that scan the tiles of strips learn what enters theirs: from *carriers*, blocks that do nothing else.
 //!
 //! A block that scans a tile publishes its aggregate, for each channel. The carriers take the carry of each channel through the
-//! aggregates, tile by tile, and publish what enters each tile, which the block then asks for. So there are two ways to go, from the
-//! block to a carrier and back; but a block reads just one value for a channel and tile, however many tiles are under way, and the
-//! association is the simplest there is.
+//! aggregates, in the order of [`chain`](crate::chain), and publish what enters each tile, which the block then asks for. So there are
+//! two ways to go, from the block to a carrier and back; but a block reads just one value for a channel and tile, however many tiles
+//! are under way.
 //!
 //! Carriers wait for tiles that other blocks have yet to take, so that all blocks have to be resident at once.
 //!

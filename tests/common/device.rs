@@ -45,6 +45,20 @@ impl Which {
     }
 }
 
+/// Where packed sequences begin and end, an empty one among them, and how many sequences there are.
+pub fn sequences([outer, len, _]: [usize; 3], packed: bool) -> (Vec<usize>, usize) {
+    let boundaries = vec![0, len / 3, len / 3, len];
+    let count = if packed { boundaries.len() - 1 } else { outer };
+    (boundaries, count)
+}
+
+/// Some resets, others for each `round`.
+pub fn resets([outer, len, _]: [usize; 3], round: usize) -> Vec<bool> {
+    (0..outer * len)
+        .map(|step| step % 997 == 13 + round)
+        .collect()
+}
+
 /// A scan's arrays on the host.
 struct Host {
     operation: Operation,
@@ -60,12 +74,7 @@ impl Host {
     /// Of random numbers, others for each `round`.
     fn new(operation: Operation, shape: [usize; 3], which: Which, round: usize) -> Self {
         let [outer, len, inner] = shape;
-        let boundaries = vec![0, len / 3, len / 3, len];
-        let sequences = if which.packed {
-            boundaries.len() - 1
-        } else {
-            outer
-        };
+        let (boundaries, sequences) = sequences(shape, which.packed);
         let count = operation.operator.inputs();
         let input = |k: usize| {
             let element = |i| match count - k {
@@ -82,9 +91,7 @@ impl Host {
             initial: (0..sequences * inner)
                 .map(|i| uniform(10 * round + count, i))
                 .collect(),
-            reset: (0..outer * len)
-                .map(|step| step % 997 == 13 + round)
-                .collect(),
+            reset: resets(shape, round),
             boundaries,
         }
     }

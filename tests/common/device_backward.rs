@@ -3,7 +3,7 @@
 use super::Checked;
 use super::checks::same_bits;
 use super::data::uniform;
-use super::device::expect;
+use super::device::{expect, resets, sequences};
 use super::gpu::{CANARY, all_memory, little_memory, new_stream};
 use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer};
@@ -66,12 +66,7 @@ impl Host {
     /// Of random gates of magnitude 0 or 1 and integers, so that nothing is rounded; others for each `round`.
     fn new(direction: Direction, shape: [usize; 3], which: Which, round: usize) -> Self {
         let [outer, len, inner] = shape;
-        let boundaries = vec![0, len / 3, len / 3, len];
-        let sequences = if which.packed {
-            boundaries.len() - 1
-        } else {
-            outer
-        };
+        let (boundaries, sequences) = sequences(shape, which.packed);
         let number = |array, i| (9.0 * uniform(10 * round + array, i)).floor() - 4.0;
         let numbers = |array, count| (0..count).map(|i| number(array, i)).collect::<Vec<f32>>();
         let elements = outer * len * inner;
@@ -90,9 +85,7 @@ impl Host {
             ],
             initial: numbers(3, sequences * inner),
             d_final: numbers(4, sequences * inner),
-            reset: (0..outer * len)
-                .map(|step| step % 997 == 13 + round)
-                .collect(),
+            reset: resets(shape, round),
             boundaries,
         }
     }

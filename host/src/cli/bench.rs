@@ -1,6 +1,6 @@
 //! `bench`: cases against a plain copy of the same bytes, for people and for programs.
 
-use super::case::{Case, Variation, label};
+use super::case::{Case, Variation, columns, label};
 use super::format::{self, Column, Table, Tuple, widest};
 use super::measure::{Measurement, measure};
 use super::runner::{Choice, shortage};
@@ -258,20 +258,15 @@ impl Arguments {
 }
 
 fn table(cases: &[Case]) -> Table<10> {
+    let [operation, shape, axis] = columns(cases);
     Table::new([
         Column::left(
             "case",
             widest(cases.iter().map(|case| short_name(case).to_owned())),
         ),
-        Column::left(
-            "operation",
-            widest(cases.iter().map(|case| command_name(case.operation))),
-        ),
-        Column::left(
-            "shape",
-            widest(cases.iter().map(|case| Tuple(&case.shape).to_string())),
-        ),
-        Column::right("axis", 0),
+        operation,
+        shape,
+        axis,
         Column::right("median", 8),
         Column::right("min", 8),
         Column::right("GB/s", 6),

@@ -1,7 +1,7 @@
 //! What is measured: an operation on a shape.
 
 use super::dtype::Dtype;
-use super::format::Tuple;
+use super::format::{Column, Tuple, widest};
 use super::{Failure, Result, command_name};
 use ptxscan::plan::Strategy;
 use ptxscan::{Direction, Extents, Inclusion, Operation, Operator};
@@ -323,6 +323,17 @@ fn boundaries(len: usize, seed: u64) -> Vec<usize> {
 /// An operation on a shape, in words.
 pub fn label(operation: Operation, shape: &[usize], axis: isize) -> String {
     format!("{} {} axis {axis}", command_name(operation), Tuple(shape))
+}
+
+/// The columns of a table in which cases are named.
+pub fn columns(cases: &[Case]) -> [Column; 3] {
+    let operations = cases.iter().map(|case| command_name(case.operation));
+    let shapes = cases.iter().map(|case| Tuple(&case.shape).to_string());
+    [
+        Column::left("operation", widest(operations)),
+        Column::left("shape", widest(shapes)),
+        Column::right("axis", 0),
+    ]
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `demo`: both operators on random data, checked, beside a plain copy.
 
-use super::case::Case;
-use super::format::{self, Column, Table, Tuple, widest};
+use super::case::{Case, columns};
+use super::format::{self, Column, Table, Tuple};
 use super::measure::{Measurement, measure};
 use super::runner::shortage;
 use super::{BackendChoice, Outcome, Result, command_name};
@@ -29,16 +29,11 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
     introduce(out, &engine, &cases, size)?;
 
     let device = engine.device_name();
+    let [operation, shape, axis] = columns(&cases);
     let table = Table::new([
-        Column::left(
-            "operation",
-            widest(cases.iter().map(|case| command_name(case.operation))),
-        ),
-        Column::left(
-            "shape",
-            widest(cases.iter().map(|case| Tuple(&case.shape).to_string())),
-        ),
-        Column::right("axis", 0),
+        operation,
+        shape,
+        axis,
         Column::left("back end", 0),
         Column::left("device", device.chars().count()),
         Column::right("time", 8),

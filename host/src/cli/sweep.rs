@@ -1,8 +1,8 @@
 //! `bench --sweep`: all ways to go about a case, on a grid of shapes.
 
 use super::bench::{Row, write_json};
-use super::case::Case;
-use super::format::{self, Column, Table, Tuple, widest};
+use super::case::{Case, columns};
+use super::format::{self, Column, Table, Tuple};
 use super::measure::sweep;
 use super::runner::shortage;
 use super::{Failure, Outcome, Result, command_name, complain};
@@ -103,16 +103,11 @@ pub fn run(
 }
 
 fn table(cases: &[Case]) -> Table<8> {
+    let [operation, shape, axis] = columns(cases);
     Table::new([
-        Column::left(
-            "operation",
-            widest(cases.iter().map(|case| command_name(case.operation))),
-        ),
-        Column::left(
-            "shape",
-            widest(cases.iter().map(|case| Tuple(&case.shape).to_string())),
-        ),
-        Column::right("axis", 0),
+        operation,
+        shape,
+        axis,
         Column::left("strategy", "split columns*".len()),
         Column::right("median", 8),
         Column::right("GB/s", 6),

@@ -394,11 +394,8 @@ impl Gpu {
         stream: &Stream,
     ) -> Result<()> {
         let plan = self.plan(request.planned(operation, extents), operation, extents)?;
-        let copy = |boundaries: &[usize]| {
-            // SAFETY: the boundaries live until the stream has done the work, says the caller.
-            unsafe { Memory::copy_of(operation, "boundaries", boundaries, stream) }
-        };
-        let boundaries = request.boundaries.map(copy).transpose()?;
+        // SAFETY: the boundaries live until the stream has done the work, says the caller.
+        let boundaries = unsafe { request.copy_boundaries(operation, stream)? };
         let scratch = Memory::zeroed(operation, "scratch", plan.scratch_bytes(), stream)?;
         let boundaries = boundaries.as_ref().map_or(0, Memory::address);
         let arrays = request.arrays(inputs, outputs, boundaries);

@@ -1,5 +1,6 @@
 //! What scans and gradients in device memory can be asked for.
 
+use super::memory::Memory;
 use super::{Arrays, DeviceView, DeviceViewMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -7,6 +8,7 @@ use crate::operation::Operation;
 use crate::options::{Check, Inclusion};
 use crate::plan::{self, Packed, PlanBuilder};
 use crate::shape::{self, Extents, Names};
+use cust::stream::Stream;
 
 /// The options of a scan in device memory: those of [`Options`](crate::Options), which says what each of them means, with views in
 /// place of slices. By default it is inclusive, and each sequence starts afresh.
@@ -296,6 +298,21 @@ impl<T: Element> Request<'_, T> {
             others.push((output, bytes));
         }
         Ok(())
+    }
+
+    /// A copy of the boundaries in device memory, if there are some.
+    ///
+    /// # Safety
+    /// They stay as they are until the stream has been waited for, also after an error.
+    pub(super) unsafe fn copy_boundaries<'s>(
+        &self,
+        operation: Operation,
+        stream: &'s Stream,
+    ) -> Result<Option<Memory<'s>>> {
+        // SAFETY: says the caller.
+        let copy =
+            |values: &[usize]| unsafe { Memory::copy_of(operation, "boundaries", values, stream) };
+        self.boundaries.map(copy).transpose()
     }
 
     /// The addresses of a call's arrays; that of the boundaries is another's to say.

@@ -112,11 +112,8 @@ impl Gpu {
             }
         }
         let stream = &self.stream;
-        let copy = |boundaries: &[usize]| {
-            // SAFETY: they are borrowed until this returns, and by then the stream is done, also after an error.
-            unsafe { Memory::copy_of(operation, "boundaries", boundaries, stream) }
-        };
-        let boundaries = request.boundaries.map(copy).transpose();
+        // SAFETY: they are borrowed until this returns, and by then the stream is done, also after an error.
+        let boundaries = unsafe { request.copy_boundaries(operation, stream) };
         let scratch = Memory::zeroed(operation, "scratch", plan.scratch_bytes(), stream);
         // Other streams use the memory.
         stream.synchronize().doing("wait for the stream")?;
