@@ -8,7 +8,8 @@ use common::cases::{self, Case};
 use common::checks::suite;
 use common::data::{self, Data, Sequence};
 use common::emulator::{
-    Emulator, any_gradient, any_options, emulate, kernels, overflowing_with_resets, plans, seeds,
+    Emulator, any_gradient, any_layouts, any_layouts_gradient, any_options, emulate, kernels,
+    overflowing_with_resets, plans, seeds,
 };
 use common::expected::{Accuracy, compare};
 use common::{Backend, Checked, Trial, checks};
@@ -110,11 +111,16 @@ fn typed() -> Vec<Trial> {
         ($($type:ty)*) => { vec![$(
             Trial::test(format!("options::whole::{}", <$type>::NAME), || any_options::<$type>(false)),
             Trial::test(format!("options::split::{}", <$type>::NAME), || any_options::<$type>(true)),
+            Trial::test(format!("options::strided::{}", <$type>::NAME), any_layouts::<$type>),
         )*] };
     }
     macro_rules! gradients {
         ($($type:ty)*) => { [$(
             Trial::test(format!("options::gradient::{}", <$type>::NAME), any_gradient::<$type>),
+            Trial::test(
+                format!("options::strided::gradient::{}", <$type>::NAME),
+                any_layouts_gradient::<$type>,
+            ),
         )*] };
     }
     let mut trials = trials!(f32 f64 f16 bf16 i32 i64 Complex<f32>);

@@ -64,6 +64,33 @@ pub enum Error {
         got: usize,
     },
 
+    /// There is not a layout for each input.
+    #[error("{operation}: expected {expected} layout(s), one for each input, got {got}")]
+    LayoutCount {
+        /// The operation asked for.
+        operation: Operation,
+        /// How many inputs it takes.
+        expected: usize,
+        /// How many layouts it was given.
+        got: usize,
+    },
+
+    /// A layout says of an input that it has elements where it has none.
+    #[error(
+        "{operation}: the layout of {argument} goes from element {} to {}, expected elements of {argument}, which has {expected}",
+        got.0, got.1
+    )]
+    LayoutOutOfBounds {
+        /// The operation asked for.
+        operation: Operation,
+        /// The name of the input.
+        argument: &'static str,
+        /// How many elements the input has.
+        expected: usize,
+        /// The first and the last element that the scan would read.
+        got: (i128, i128),
+    },
+
     /// Boundaries are for an axis with nothing before it.
     #[error("{operation}: boundaries need extents of 1 before the axis, got {outer} in all")]
     BoundariesOfMany {

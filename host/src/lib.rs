@@ -8,7 +8,8 @@
 //! | `affine_scan` | h_0 = b_0, h_t = a_t·h_{t−1} + b_t |
 //!
 //! Any of them can be inclusive or exclusive, take an initial state and give a final one, start afresh at steps of a mask, and
-//! run over packed sequences of several lengths: see [`Options`]. Elements are `f32`, `f64`, the halves
+//! run over packed sequences of several lengths, and read inputs as they lie in memory, transposed, reversed or sliced ([`Layout`]):
+//! see [`Options`]. Elements are `f32`, `f64`, the halves
 //! [`f16`](half::f16) and [`bf16`](half::bf16) (summed up in `f32`), [`Complex<f32>`](num_complex::Complex), and, for sums,
 //! `i32` and `i64`. The affine scan has its gradient, in one pass.
 //!
@@ -73,6 +74,7 @@ mod engine;
 mod error;
 #[cfg(feature = "cuda")]
 pub mod gpu;
+mod layout;
 mod methods;
 mod operation;
 mod options;
@@ -87,6 +89,7 @@ pub use engine::{Backend, Engine};
 pub use error::CudaError;
 pub use error::{Error, Result};
 pub use half;
+pub use layout::Layout;
 pub use num_complex;
 pub use operation::{Direction, Operation, Operator};
 pub use options::{BackwardOptions, Inclusion, Options};

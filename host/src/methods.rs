@@ -1,7 +1,8 @@
 //! The operations as methods, the same ones for every back end.
 
 /// Stamps the public operations onto a type that has these methods, which are called with arguments that are checked, and
-/// initialise all of `out` if they succeed:
+/// initialise all of `out` if they succeed. Inputs are the [`part`](crate::layout::part)s that are read, and there are layouts only where
+/// they say something:
 /// ```text
 /// fn run<T: Element>(&self, Operation, inputs: &[&[T]], Extents, Options<T>, out: &mut [MaybeUninit<T>]) -> Result<()>;
 /// fn run_backward<T: Element>(
@@ -147,7 +148,7 @@ macro_rules! methods {
             }
 
             /// [`scan`](Self::scan) with [`Options`](crate::Options): exclusive, with initial and final states, with
-            /// resets, of packed sequences.
+            /// resets, of packed sequences, of inputs that are not row-major.
             ///
             /// A sequence that is scanned in pieces, each from the final state of the one before, has the same result as in
             /// one go, but for the order of roundings.
@@ -164,11 +165,18 @@ macro_rules! methods {
             ) -> $crate::Result<Vec<T>> {
                 let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
                 let names = $crate::shape::Names::of_scan(operation.operator);
-                let extents =
-                    $crate::shape::validate::<T>(operation, names, &lengths, &[], shape, axis)?;
+                let extents = $crate::shape::validate::<T>(
+                    operation,
+                    names,
+                    &lengths,
+                    options.layouts,
+                    &[],
+                    shape,
+                    axis,
+                )?;
                 options.validate(operation, shape, extents)?;
                 let fill =
-                    |[out]: [&mut [_]; 1]| self.run(operation, inputs, extents, options, out);
+                    |[out]: [&mut [_]; 1]| self.run_parts(operation, inputs, extents, options, out);
                 let [out] =
                     $crate::methods::allocate(operation, ["out"], extents.elements(), fill)?;
                 Ok(out)
@@ -193,11 +201,37 @@ macro_rules! methods {
                     [out.len()],
                 );
                 let extents = $crate::shape::validate::<T>(
-                    operation, names, &lengths, &out_len, shape, axis,
+                    operation,
+                    names,
+                    &lengths,
+                    options.layouts,
+                    &out_len,
+                    shape,
+                    axis,
                 )?;
                 options.validate(operation, shape, extents)?;
                 let out = $crate::methods::as_uninit(out);
-                self.run(operation, inputs, extents, options, out)
+                self.run_parts(operation, inputs, extents, options, out)
+            }
+
+            fn run_parts<T: $crate::Element>(
+                &self,
+                operation: $crate::Operation,
+                inputs: &[&[T]],
+                extents: $crate::Extents,
+                options: $crate::Options<'_, T>,
+                out: &mut [std::mem::MaybeUninit<T>],
+            ) -> $crate::Result<()> {
+                let parts = inputs.iter().enumerate();
+                let parts: Vec<&[T]> = parts
+                    .map(|(k, input)| &input[$crate::layout::part(options.layouts, k, extents)])
+                    .collect();
+                let layouts = $crate::layout::narrowed(options.layouts, extents);
+                let options = $crate::Options {
+                    layouts: layouts.as_deref(),
+                    ..options
+                };
+                self.run(operation, &parts, extents, options, out)
             }
 
             /// The gradient of an affine scan in `direction`: `[da, db]` from `[a, h, dh]`, where `h` is its (inclusive) result
@@ -211,7 +245,8 @@ macro_rules! methods {
             /// (That of a cumulative sum is the cumulative sum of `dy` in the opposite direction.)
             ///
             /// # Shapes
-            /// All inputs and both results are row-major tensors of `shape`.
+            /// All inputs and both results are row-major tensors of `shape`, but inputs with other
+            /// [layouts](crate::BackwardOptions::layouts).
             ///
             /// # Numerics
             /// Of complex numbers it is the transposed Jacobian times `dh`, as JAX has it. PyTorch's gradients are the conjugates:
@@ -251,7 +286,7 @@ macro_rules! methods {
                     &options,
                 )?;
                 let fill = |out: [&mut [_]; 2]| {
-                    self.run_backward(operation, inputs, extents, options, out)
+                    self.run_backward_parts(operation, inputs, extents, options, out)
                 };
                 $crate::methods::allocate(operation, ["da", "db"], extents.elements(), fill)
             }
@@ -274,7 +309,26 @@ macro_rules! methods {
                     direction, inputs, &lengths, shape, axis, &options,
                 )?;
                 let out = out.map($crate::methods::as_uninit);
-                self.run_backward(operation, inputs, extents, options, out)
+                self.run_backward_parts(operation, inputs, extents, options, out)
+            }
+
+            fn run_backward_parts<T: $crate::Element>(
+                &self,
+                forward: $crate::Operation,
+                inputs: [&[T]; 3],
+                extents: $crate::Extents,
+                options: $crate::BackwardOptions<'_, T>,
+                out: [&mut [std::mem::MaybeUninit<T>]; 2],
+            ) -> $crate::Result<()> {
+                let parts = std::array::from_fn(|k| {
+                    &inputs[k][$crate::layout::part(options.layouts, k, extents)]
+                });
+                let layouts = $crate::layout::narrowed(options.layouts, extents);
+                let options = $crate::BackwardOptions {
+                    layouts: layouts.as_deref(),
+                    ..options
+                };
+                self.run_backward(forward, parts, extents, options, out)
             }
         }
     };
@@ -300,7 +354,8 @@ pub(crate) fn validate_backward<T: Element>(
 ) -> Result<(Operation, Extents)> {
     let operation = Operation::new(Operator::AffineScan, direction);
     let (names, inputs) = (Names::GRADIENT, inputs.map(<[T]>::len));
-    let extents = shape::validate::<T>(operation, names, &inputs, outputs, shape, axis)?;
+    let layouts = options.layouts;
+    let extents = shape::validate::<T>(operation, names, &inputs, layouts, outputs, shape, axis)?;
     options.validate(operation, shape, extents)?;
     Ok((operation, extents))
 }

@@ -2,6 +2,7 @@
 
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::layout::Layout;
 use crate::operation::Operation;
 use crate::shape::Extents;
 
@@ -41,6 +42,7 @@ pub struct Options<'a, T: Element> {
     pub(crate) final_state: Option<&'a mut [T::State]>,
     pub(crate) reset: Option<&'a [bool]>,
     pub(crate) boundaries: Option<&'a [usize]>,
+    pub(crate) layouts: Option<&'a [Layout]>,
 }
 
 impl<'a, T: Element> Options<'a, T> {
@@ -104,6 +106,18 @@ impl<'a, T: Element> Options<'a, T> {
         self
     }
 
+    /// Where each input has its elements, if not row-major one after another: see [`Layout`], which has an example.
+    ///
+    /// The input then has any number of elements, of which those that the layout names are read. The shape is that of the result, which
+    /// is row-major as ever.
+    ///
+    /// Of inputs that are not row-major, few long sequences leave most of a GPU idle, as they do with a [`reset`](Self::reset).
+    #[must_use]
+    pub fn layouts(mut self, layouts: &'a [Layout]) -> Self {
+        self.layouts = Some(layouts);
+        self
+    }
+
     pub(crate) fn validate(
         &self,
         operation: Operation,
@@ -131,6 +145,7 @@ pub struct BackwardOptions<'a, T: Element> {
     pub(crate) d_final: Option<&'a [T::State]>,
     pub(crate) reset: Option<&'a [bool]>,
     pub(crate) boundaries: Option<&'a [usize]>,
+    pub(crate) layouts: Option<&'a [Layout]>,
 }
 
 impl<'a, T: Element> BackwardOptions<'a, T> {
@@ -172,6 +187,13 @@ impl<'a, T: Element> BackwardOptions<'a, T> {
     #[must_use]
     pub fn boundaries(mut self, boundaries: &'a [usize]) -> Self {
         self.boundaries = Some(boundaries);
+        self
+    }
+
+    /// Where a, h and dh have their elements: as the [layouts](Options::layouts) of a scan.
+    #[must_use]
+    pub fn layouts(mut self, layouts: &'a [Layout; 3]) -> Self {
+        self.layouts = Some(layouts);
         self
     }
 

@@ -8,18 +8,21 @@
 //!    with as many of its [`columns::stages`] as its shared memory can hold ([`Strategy::Columns`]). So are gradients computed.
 //! 5. But where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
 //!    blocks as the device has multiprocessors ([`Strategy::SplitRows`], [`Strategy::SplitColumns`], where some of them are
-//!    carriers), if a block has as much shared memory, and if it is no gradient, not packed, and has no mask. What either would take is
+//!    carriers), if a block has as much shared memory, and if it is no gradient, not packed, and has no mask and no layouts. What either
+//!    would take is
 //!    reckoned in tiles: those that a block scans one after another, twice as long where two blocks share a multiprocessor; against all
 //!    tiles divided by the multiprocessors, and some to get under way. A second launch, of the strategy for whole rows or strips,
 //!    then scans those in which infinities or NaNs were met.
 //!
 //! [`PlanBuilder::strategy`] overrides the choice. The results are the same, to the bit.
 
+use crate::layout::Layout;
 use crate::operation::Operation;
 use crate::shape::{Extents, Names};
 pub use ptxscan_kernels::arrays::Options;
 pub use ptxscan_kernels::entry::Strategy;
 use ptxscan_kernels::entry::{Kernel, find};
+use ptxscan_kernels::layout::{MOST_INPUTS, Strided};
 use ptxscan_kernels::tiling::{
     WARP_THREADS, carriers, columns, look_back, rows, sharing, split_columns, split_rows,
 };
@@ -132,6 +135,7 @@ pub struct PlanBuilder {
     element: &'static str,
     packed: Option<Packed>,
     is_masked: bool,
+    layouts: Option<[Layout; MOST_INPUTS]>,
     extents: Extents,
     options: Options,
     strategy: Option<Strategy>,
@@ -148,6 +152,7 @@ impl PlanBuilder {
             is_gradient: false,
             packed: None,
             is_masked: false,
+            layouts: None,
             options: Options::default(),
             strategy: None,
         }
@@ -172,6 +177,19 @@ impl PlanBuilder {
     #[must_use]
     pub fn masked(self, is_masked: bool) -> Self {
         Self { is_masked, ..self }
+    }
+
+    /// With inputs that have these layouts, in place of row-major ones.
+    #[must_use]
+    pub fn layouts(self, layouts: Option<&[Layout]>) -> Self {
+        let all = |layouts: &[Layout]| {
+            let dense = Layout::dense(self.extents);
+            std::array::from_fn(|k| layouts.get(k).copied().unwrap_or(dense))
+        };
+        Self {
+            layouts: layouts.map(all),
+            ..self
+        }
     }
 
     /// With these options, besides those that it has.
@@ -199,7 +217,10 @@ impl PlanBuilder {
         }
         let [whole, split] = self.strategies();
         let kernel = self.kernel(whole)?;
-        let is_plain = !self.is_gradient && !self.is_masked && self.options == Options::default();
+        let is_plain = !self.is_gradient
+            && !self.is_masked
+            && self.layouts.is_none()
+            && self.options == Options::default();
         if len == 1 && is_plain {
             return Some(Plan::Copy {
                 input: self.inputs() - 1,
@@ -239,13 +260,14 @@ impl PlanBuilder {
         strategies(self.extents)
     }
 
-    /// A scan of sequences of one length, without a mask, and tiles that 32 bits count.
+    /// A scan of sequences of one length, without a mask, of row-major inputs, and tiles that 32 bits count.
     fn can_split(&self) -> bool {
         let (units, tiles) = self.units_and_tiles();
         let counted = units
             .checked_mul(tiles)
             .is_some_and(|count| count <= MOST_SPLIT_TILES);
-        !self.is_gradient && self.packed.is_none() && !self.is_masked && counted
+        let is_whole = self.is_gradient || self.packed.is_some() || self.is_masked;
+        !is_whole && self.layouts.is_none() && counted
     }
 
     /// Bytes of an element; of a type without kernels, which has no plan, any number will do.
@@ -273,6 +295,16 @@ impl PlanBuilder {
             .and(Options::PACKED.only_if(self.packed.is_some()))
             .and(Options::MASKED.only_if(self.is_masked))
             .0
+    }
+
+    /// The numbers of a launch for whole rows or strips: these, the options, and with a mask those of the layouts.
+    fn all_numbers(&self, kernel: &Kernel, numbers: &[u64]) -> Vec<u64> {
+        let mut all = [numbers, &[self.all_options()]].concat();
+        if kernel.is_masked {
+            let dense = [Layout::dense(self.extents); MOST_INPUTS];
+            all.extend(self.layouts.unwrap_or(dense).into_iter().flat_map(strided));
+        }
+        all
     }
 
     /// Rule 5.
@@ -325,8 +357,10 @@ impl PlanBuilder {
             operator,
             direction,
         } = self.operation;
-        // Packed rows are for the kernels that take a mask.
-        let is_masked = self.is_masked || self.packed.is_some() && self.extents.inner == 1;
+        // Layouts, and packed rows, are for the kernels that take a mask.
+        let is_masked = self.is_masked
+            || self.layouts.is_some()
+            || self.packed.is_some() && self.extents.inner == 1;
         find(
             operator,
             direction,
@@ -364,7 +398,7 @@ impl PlanBuilder {
             shared_bytes: shared,
             registers: rows::registers(self.inputs(), kernel.is_masked),
             is_cooperative: false,
-            numbers: [&numbers[..], &[self.all_options()]].concat(),
+            numbers: self.all_numbers(kernel, &numbers),
         })
     }
 
@@ -393,7 +427,7 @@ impl PlanBuilder {
             shared_bytes: shared(stages),
             registers: columns::REGISTERS,
             is_cooperative: false,
-            numbers: [&numbers[..], &[self.all_options()]].concat(),
+            numbers: self.all_numbers(kernel, &numbers),
         })
     }
 
@@ -458,6 +492,24 @@ impl PlanBuilder {
 
 /// Tiles of a split scan, at most: 32 bits count them, and the tickets that blocks take beyond the last one.
 const MOST_SPLIT_TILES: usize = (u32::MAX - (1 << 20)) as usize;
+
+/// The numbers of a layout, as kernels take them.
+fn strided(layout: Layout) -> [u64; Strided::NUMBERS] {
+    let Layout {
+        offset,
+        outer,
+        len,
+        inner,
+    } = layout;
+    Strided {
+        offset,
+        outer: outer as usize,
+        step: len as usize,
+        channel: inner as usize,
+        ..Strided::default()
+    }
+    .numbers()
+}
 
 /// What a plan sees of a tensor.
 struct Sequences {

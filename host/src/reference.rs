@@ -6,9 +6,11 @@
 
 use crate::element::Element;
 use crate::element::sealed::Arithmetic;
+use crate::layout::Layout;
 use crate::operation::{Direction, Operation};
 use crate::options::{BackwardOptions, Inclusion, Options};
 use crate::shape::Extents;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// What a scan gives.
@@ -41,6 +43,22 @@ fn rows(extents: Extents, boundaries: Option<&[usize]>) -> Vec<Range<usize>> {
     }
 }
 
+/// An input, row-major.
+fn row_major<'a, T: Copy>(
+    input: &'a [T],
+    layout: Option<Layout>,
+    Extents { outer, len, inner }: Extents,
+) -> Cow<'a, [T]> {
+    let Some(layout) = layout else {
+        return input.into();
+    };
+    let steps = (0..outer).flat_map(|o| (0..len).map(move |t| (o, t)));
+    let elements = steps.flat_map(|(o, t)| (0..inner).map(move |i| (o, t, i)));
+    elements
+        .map(|(o, t, i)| input[layout.at(o, t, i)])
+        .collect()
+}
+
 fn in_order(mut steps: Range<usize>, direction: Direction) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || match direction {
         Direction::Forward => steps.next(),
@@ -59,6 +77,11 @@ pub fn scan<T: Element>(
     options: &Options<'_, T>,
 ) -> Scanned<T::Exact> {
     let inner = extents.inner;
+    let layout = |k: usize| options.layouts.map(|layouts| layouts[k]);
+    let inputs: Vec<_> = (0..)
+        .zip(inputs)
+        .map(|(k, input)| row_major(input, layout(k), extents))
+        .collect();
     let mut out = vec![T::Exact::default(); extents.elements()];
     let mut final_state = Vec::new();
     for (row, steps) in rows(extents, options.boundaries).into_iter().enumerate() {
@@ -72,7 +95,7 @@ pub fn scan<T: Element>(
                     state = None;
                 }
                 let index = step * inner + channel;
-                let after = match (inputs, state) {
+                let after = match (&inputs[..], state) {
                     ([x], Some(y)) => y.plus(x[index].exact()),
                     ([a, b], Some(h)) => a[index].exact().times(h).plus(b[index].exact()),
                     ([x] | [_, x], None) => x[index].exact(),
@@ -96,11 +119,13 @@ pub fn scan<T: Element>(
 /// If the arguments are not such that [`affine_scan_backward`](crate::Engine::affine_scan_backward) takes them.
 pub fn affine_scan_backward<T: Element>(
     direction: Direction,
-    [a, h, dh]: [&[T]; 3],
+    inputs: [&[T]; 3],
     extents: Extents,
     options: &BackwardOptions<'_, T>,
 ) -> Gradients<T::Exact> {
     let inner = extents.inner;
+    let layout = |k: usize| options.layouts.map(|layouts| layouts[k]);
+    let [a, h, dh] = std::array::from_fn(|k| row_major(inputs[k], layout(k), extents));
     let zero = T::Exact::default();
     let mut da = vec![zero; extents.elements()];
     let mut db = da.clone();

@@ -2,6 +2,7 @@
 
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::layout::Layout;
 use crate::operation::{Operation, Operator};
 
 /// A row-major tensor as an operation along one axis sees it.
@@ -117,11 +118,13 @@ impl Names {
     }
 }
 
-/// Checks the lengths of a call's tensors against its shape, once for all back ends. Where there are no outputs yet, nor are theirs.
+/// Checks the lengths of a call's tensors against its shape and the layouts of the inputs, once for all back ends. Where there are no
+/// outputs yet, nor are their lengths.
 pub(crate) fn validate<T: Element>(
     operation: Operation,
     names: Names,
     inputs: &[usize],
+    layouts: Option<&[Layout]>,
     outputs: &[usize],
     shape: &[usize],
     axis: isize,
@@ -134,8 +137,10 @@ pub(crate) fn validate<T: Element>(
             got: inputs.len(),
         });
     }
+    validate_layouts(operation, names, layouts, extents, inputs)?;
     let expected = extents.elements();
-    let inputs = names.inputs.iter().zip(inputs);
+    let dense = if layouts.is_some() { &[] } else { inputs };
+    let inputs = names.inputs.iter().zip(dense);
     let mut tensors = inputs.chain(names.outputs.iter().zip(outputs));
     match tensors.find(|&(_, &got)| got != expected) {
         None => Ok(extents),
@@ -147,4 +152,32 @@ pub(crate) fn validate<T: Element>(
             got,
         }),
     }
+}
+
+/// Checks the layouts of inputs that have so many elements.
+pub(crate) fn validate_layouts(
+    operation: Operation,
+    names: Names,
+    layouts: Option<&[Layout]>,
+    extents: Extents,
+    elements: &[usize],
+) -> Result<()> {
+    let Some(layouts) = layouts else {
+        return Ok(());
+    };
+    let (expected, got) = (names.inputs.len(), layouts.len());
+    if got != expected {
+        return Err(Error::LayoutCount {
+            operation,
+            expected,
+            got,
+        });
+    }
+    let inputs = names.inputs.iter().zip(elements);
+    layouts
+        .iter()
+        .zip(inputs)
+        .try_for_each(|(layout, (&argument, &elements))| {
+            layout.validate(operation, argument, extents, elements)
+        })
 }

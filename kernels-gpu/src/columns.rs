@@ -18,6 +18,7 @@ use crate::{
     block,
     chain::Chain,
     direction::Order,
+    layout,
     monoid::{Action, Carry, Monoid, Operator, Step},
     sharing::Flags,
     slots::{Slots, words},
@@ -37,8 +38,8 @@ const WHOLE: bool = false;
 /// tiles in shared memory. Where `flags` are given, only the strips that are flagged, at once in serial order.
 ///
 /// # Safety
-/// - The inputs and the outputs have `outer · len · inner` elements; the inputs are written, and do not overlap the
-///   outputs. The arrays that the options and the operator name have as many elements as there are sequences, steps or boundaries.
+/// - The inputs and the outputs have `outer · len · inner` elements, or inputs of an operator that takes a mask those that their layouts
+///   say; the inputs are written, and do not overlap the outputs. The arrays that the options and the operator name have as many elements as there are sequences, steps or boundaries.
 /// - The grid has a block for each of the [`strips`], counted by [`block::index`]; a block
 ///   is of [`THREADS`](crate::tiling::columns::THREADS) threads.
 /// - `stages` is one of [`tiling::columns::stages`](crate::tiling::columns::stages), and the launch has [`tiling::columns::shared_bytes`](crate::tiling::columns::shared_bytes) of
@@ -60,6 +61,7 @@ pub unsafe fn scan_columns<
     stages: u64,
     flags: u64,
     options: u64,
+    layouts: [S::Layout; I],
 ) where
     S: Operator<E, I, O>,
     E: Scalar,
@@ -111,6 +113,11 @@ pub unsafe fn scan_columns<
         let Span { len, .. } = span;
         let tiles = len.div_ceil(TILE);
         let mut view = Strip::<S, E, D, I, V, C, O>::new(arrays, options, span, channel, inner);
+        if S::IS_MASKED {
+            let is_packed = options.has(Options::PACKED);
+            let layouts = layout::from(layouts, is_packed, outer, span.first, channel);
+            view = view.with_layouts(layouts);
+        }
         let sequence = outer * inner + channel + lane * C;
         if S::IS_BACKWARD && options.has(Options::INITIAL) {
             let initial = view.carries(lane, |c| arrays.initial.read(sequence + c));
@@ -126,7 +133,11 @@ pub unsafe fn scan_columns<
         loop {
             let mut ahead = 0;
             while ahead < under_way {
-                view.copy(ahead * TILE + row, WHOLE, stage(ahead), row, lane);
+                if S::IS_MASKED {
+                    view.copy_each(ahead * TILE + row, stage(ahead), row, lane);
+                } else {
+                    view.copy(ahead * TILE + row, WHOLE, stage(ahead), row, lane);
+                }
                 async_copy::commit();
                 ahead += 1;
             }
@@ -152,7 +163,11 @@ pub unsafe fn scan_columns<
                     } else {
                         current - 1
                     };
-                    view.copy(next, WHOLE, stage(free), row, lane);
+                    if S::IS_MASKED {
+                        view.copy_each(next, stage(free), row, lane);
+                    } else {
+                        view.copy(next, WHOLE, stage(free), row, lane);
+                    }
                     async_copy::commit();
                 }
 
@@ -161,7 +176,11 @@ pub unsafe fn scan_columns<
                 if gives_place_early(I) {
                     // All lanes are done with their rows of the stage, which are written next.
                     warp::sync_warp(warp::FULL_MASK);
-                    view.copy(next, WHOLE, stage(current), row, lane);
+                    if S::IS_MASKED {
+                        view.copy_each(next, stage(current), row, lane);
+                    } else {
+                        view.copy(next, WHOLE, stage(current), row, lane);
+                    }
                     async_copy::commit();
                 }
                 current = if current == stages - 1 {

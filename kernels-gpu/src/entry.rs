@@ -5,6 +5,7 @@ use crate::{
     arrays::Arrays,
     columns::scan_columns,
     direction::{Direction, Forward, Order, Reverse},
+    layout::Layout,
     monoid::{Affine, Carry, Gradient, Restarting, Step, Sum},
     rows::scan_rows,
     split_columns::scan_split_columns,
@@ -53,7 +54,8 @@ impl Operator {
 }
 
 /// How sequences are scanned. Each takes the addresses of the inputs, the outputs, the initial states, the gradients of final states,
-/// the carries after the sequences, the mask, the boundaries and the scratch memory, then numbers.
+/// the carries after the sequences, the mask, the boundaries and the scratch memory, then numbers; with a mask, those of the inputs'
+/// [`layout`]s come last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// Steps are neighbours, a block scans a row: [`scan_rows`], with the numbers (rows, len, flags, options).
@@ -127,7 +129,7 @@ impl<S: Step, D: Order> Order for OrderOf<S, D> {
 /// strategy, whether there is a mask, the operator, the steps, the inputs, the outputs (else it is `out`), and the functions.
 macro_rules! kernels {
     ($($element:ident $name:ident {
-        $($strategy:ident $is_masked:literal $operator:ident $step:ty, [$($input:ident)*] $([$($output:ident)*])?, $forward:ident $reverse:ident;)*
+        $($strategy:ident $is_masked:tt $operator:ident $step:ty, [$($input:ident)*] $([$($output:ident)*])?, $forward:ident $reverse:ident;)*
     })*) => {
         /// All kernels.
         pub const KERNELS: &[Kernel] = &[$($(
@@ -135,8 +137,8 @@ macro_rules! kernels {
             kernels!(@row [$($($output)*)?] [$($input)*] $element $name $strategy $is_masked $operator $step, Reverse $reverse),
         )*)*];
         $($(
-            kernels!(@kernel [$($($output)*)?] [$($input)*] $element $strategy $step, Forward $forward);
-            kernels!(@kernel [$($($output)*)?] [$($input)*] $element $strategy $step, Reverse $reverse);
+            kernels!(@kernel [$($($output)*)?] [$($input)*] $element $strategy $is_masked $step, Forward $forward);
+            kernels!(@kernel [$($($output)*)?] [$($input)*] $element $strategy $is_masked $step, Reverse $reverse);
         )*)*
 
         /// Calls the kernel of that name, with an array for each of its parameters that is one, each of them a [`Global`], and the
@@ -151,8 +153,8 @@ macro_rules! kernels {
         pub unsafe fn call(kernel: &Kernel, arrays: &[&dyn core::any::Any], numbers: &[u64]) {
             match kernel.name {
                 $($(
-                    stringify!($forward) => kernels!(@call [$($($output)*)?] [$($input)*] $element $strategy $forward, arrays, numbers),
-                    stringify!($reverse) => kernels!(@call [$($($output)*)?] [$($input)*] $element $strategy $reverse, arrays, numbers),
+                    stringify!($forward) => kernels!(@call [$($($output)*)?] [$($input)*] $element $strategy $is_masked $forward, arrays, numbers),
+                    stringify!($reverse) => kernels!(@call [$($($output)*)?] [$($input)*] $element $strategy $is_masked $reverse, arrays, numbers),
                 )*)*
                 name => panic!("{name} is not a kernel"),
             }
@@ -160,7 +162,7 @@ macro_rules! kernels {
     };
     // The output where none is named.
     (@$rule:ident [] $($rest:tt)*) => { kernels! { @$rule [out] $($rest)* } };
-    (@row $outputs:tt $inputs:tt $element:ident $name:ident $strategy:ident $is_masked:literal $operator:ident $step:ty, $order:ident $function:ident) => {
+    (@row $outputs:tt $inputs:tt $element:ident $name:ident $strategy:ident $is_masked:tt $operator:ident $step:ty, $order:ident $function:ident) => {
         Kernel {
             name: stringify!($function),
             operator: Operator::$operator,
@@ -172,36 +174,46 @@ macro_rules! kernels {
             element_bytes: size_of::<$element>(),
             aggregate_bytes: size_of::<<$step as Step>::Aggregate>(),
             carry_bytes: size_of::<Carry<$step>>(),
-            parameters: kernels!(@numbers $strategy parameters $outputs $inputs),
+            parameters: kernels!(@numbers $strategy $is_masked parameters $outputs $inputs),
         }
     };
-    (@call $outputs:tt $inputs:tt $element:ident $strategy:ident $($rest:tt)*) => {
-        kernels!(@numbers $strategy pass $outputs $inputs $element $($rest)*)
+    (@call $outputs:tt $inputs:tt $element:ident $strategy:ident $is_masked:tt $($rest:tt)*) => {
+        kernels!(@numbers $strategy $is_masked pass $outputs $inputs $element $($rest)*)
     };
     // The numbers of a strategy, in order, given to another rule.
-    (@numbers Rows $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len flags options) $($rest)* } };
-    (@numbers Columns $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner stages flags options) $($rest)* } };
-    (@numbers SplitRows $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len options) $($rest)* } };
-    (@numbers SplitColumns $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner carriers options) $($rest)* } };
-    (@parameters ($($number:ident)*) [$($output:ident)*] [$($input:ident)*]) => {
+    (@numbers Rows $($rest:tt)*) => { kernels! { @layouts (rows len flags options) $($rest)* } };
+    (@numbers Columns $($rest:tt)*) => { kernels! { @layouts (outer len inner stages flags options) $($rest)* } };
+    (@numbers SplitRows false $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len options) () $($rest)* } };
+    (@numbers SplitColumns false $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner carriers options) () $($rest)* } };
+    // Those of layouts: with a mask, of `MOST_INPUTS` of them.
+    (@layouts $numbers:tt false $rule:ident $($rest:tt)*) => { kernels! { @$rule $numbers ([]) $($rest)* } };
+    (@layouts $numbers:tt true $rule:ident $($rest:tt)*) => {
+        kernels! {
+            @$rule $numbers ([
+                offset_0 outer_0 step_0 channel_0 offset_1 outer_1 step_1 channel_1 offset_2 outer_2 step_2 channel_2
+            ]) $($rest)*
+        }
+    };
+    (@parameters ($($number:ident)*) ($([$($layout:ident)*])?) [$($output:ident)*] [$($input:ident)*]) => {
         &[
             $(stringify!($input),)* $(stringify!($output),)*
-            "initial", "d_final", "last", "mask", "boundaries", "scratch", $(stringify!($number)),*
+            "initial", "d_final", "last", "mask", "boundaries", "scratch",
+            $(stringify!($number),)* $($(stringify!($layout)),*)?
         ]
     };
-    (@kernel $outputs:tt $inputs:tt $element:ident Rows $($rest:tt)*) => {
-        kernels!(@numbers Rows function $outputs $inputs $element scan_rows [OUTPUTS] [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
+    (@kernel $outputs:tt $inputs:tt $element:ident Rows $is_masked:tt $($rest:tt)*) => {
+        kernels!(@numbers Rows $is_masked function $outputs $inputs $element scan_rows [OUTPUTS] [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
     };
-    (@kernel $outputs:tt $inputs:tt $element:ident Columns $($rest:tt)*) => {
-        kernels!(@numbers Columns function $outputs $inputs $element scan_columns [OUTPUTS] [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
+    (@kernel $outputs:tt $inputs:tt $element:ident Columns $is_masked:tt $($rest:tt)*) => {
+        kernels!(@numbers Columns $is_masked function $outputs $inputs $element scan_columns [OUTPUTS] [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
     };
-    (@kernel $outputs:tt $inputs:tt $element:ident SplitRows $($rest:tt)*) => {
-        kernels!(@numbers SplitRows function $outputs $inputs $element scan_split_rows [] [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
+    (@kernel $outputs:tt $inputs:tt $element:ident SplitRows $is_masked:tt $($rest:tt)*) => {
+        kernels!(@numbers SplitRows $is_masked function $outputs $inputs $element scan_split_rows [] [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
     };
-    (@kernel $outputs:tt $inputs:tt $element:ident SplitColumns $($rest:tt)*) => {
-        kernels!(@numbers SplitColumns function $outputs $inputs $element scan_split_columns [] [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
+    (@kernel $outputs:tt $inputs:tt $element:ident SplitColumns $is_masked:tt $($rest:tt)*) => {
+        kernels!(@numbers SplitColumns $is_masked function $outputs $inputs $element scan_split_columns [] [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
     };
-    (@function ($($number:ident)*) [$($output:ident)*] [$($input:ident)*] $element:ident $body:ident [$($outputs:tt)?] [$($subtiles:tt)?] [$($channels:tt)?] $step:ty, $order:ident $name:ident) => {
+    (@function ($($number:ident)*) ($([$($layout:ident)*])?) [$($output:ident)*] [$($input:ident)*] $element:ident $body:ident [$($outputs:tt)?] [$($subtiles:tt)?] [$($channels:tt)?] $step:ty, $order:ident $name:ident) => {
         #[doc = concat!("[`", stringify!($body), "`] of `", stringify!($step), "`, [`", stringify!($order), "`], elements ", stringify!($element), ".")]
         ///
         /// # Safety
@@ -217,7 +229,8 @@ macro_rules! kernels {
             mask: Global<u8>,
             boundaries: Global<u64>,
             scratch: Global<u64>,
-            $($number: u64),*
+            $($number: u64,)*
+            $($($layout: u64),*)?
         ) {
             const INPUTS: usize = [$(stringify!($input)),*].len();
             const OUTPUTS: usize = [$(stringify!($output)),*].len();
@@ -228,12 +241,12 @@ macro_rules! kernels {
             };
             // SAFETY: the caller's obligations are the callee's.
             unsafe {
-                $body::<$step, $element, OrderOf<$step, $order>, INPUTS, $($outputs,)? $($subtiles,)? { vector(size_of::<$element>()) } $(, $channels)?>(&arrays, $($number),*);
+                $body::<$step, $element, OrderOf<$step, $order>, INPUTS, $($outputs,)? $($subtiles,)? { vector(size_of::<$element>()) } $(, $channels)?>(&arrays, $($number),* $(, Layout::all([$($layout),*]))?);
             }
         }
     };
-    (@pass ($($number:ident)*) [$($output:ident)*] [$($input:ident)*] $element:ident $name:ident, $arrays:ident, $numbers:ident) => {{
-        let (&[$($input,)* $($output,)* initial, d_final, last, mask, boundaries, scratch], &[$($number),*]) = ($arrays, $numbers) else {
+    (@pass ($($number:ident)*) ($([$($layout:ident)*])?) [$($output:ident)*] [$($input:ident)*] $element:ident $name:ident, $arrays:ident, $numbers:ident) => {{
+        let (&[$($input,)* $($output,)* initial, d_final, last, mask, boundaries, scratch], &[$($number,)* $($($layout),*)?]) = ($arrays, $numbers) else {
             panic!("{} takes other parameters", stringify!($name));
         };
         // SAFETY: the caller's obligations are the kernel's.
@@ -247,7 +260,8 @@ macro_rules! kernels {
                 view(mask),
                 view(boundaries),
                 view(scratch),
-                $($number),*
+                $($number,)*
+                $($($layout),*)?
             );
         }
     }};

@@ -12,7 +12,7 @@
 //! | [`chain`] | how tiles are joined |
 //! | [`block`], [`warp`], [`slots`] | the scans over warps and over lanes, and values in shared memory |
 //! | [`monoid`] | what is scanned: steps, aggregates, and their action on a carry |
-//! | [`direction`] | where in memory a step lies |
+//! | [`direction`], [`layout`] | where in memory a step lies |
 //! | [`tiling`] | tuning constants and the geometry of launches, shared with the host |
 //!
 //! No module calls one above it in this list (but for the constants of [`tiling`]).
@@ -26,6 +26,7 @@ pub mod chain;
 pub mod columns;
 pub mod direction;
 pub mod entry;
+pub mod layout;
 pub mod look_back;
 pub mod monoid;
 pub mod rows;

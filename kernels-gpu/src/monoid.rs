@@ -5,6 +5,7 @@
 //! For a sum both are a number. For the affine scan the aggregate is the map h ↦ a·h + b as the pair (a, b), and the
 //! carry is h alone. There a step is an aggregate; in the [`Gradient`] it is more, since more is written than carries.
 
+use crate::layout::{Dense, Layout, Strided};
 use cuda_std::{BF16, Complex32, F16, GpuFloat, Scalar, warp::Shuffle};
 
 /// Values with an associative composition and an identity. The composition need not commute.
@@ -46,6 +47,8 @@ pub trait Step: Copy {
     type Aggregate: Action;
     /// What the scan gives at a step, before it is rounded to elements.
     type Outputs: Copy;
+    /// Where its inputs can have their elements.
+    type Layout: Layout;
 
     /// Stands where there is no step: leaves a carry as it is.
     const PADDING: Self;
@@ -331,6 +334,7 @@ impl<T: Number> Action for Sum<T> {
 
 impl<T: Number> Step for Sum<T> {
     type Aggregate = Self;
+    type Layout = Dense;
     type Outputs = T;
     const PADDING: Self = Self::IDENTITY;
 
@@ -419,6 +423,7 @@ impl<T: Number> Action for Affine<T> {
 
 impl<T: Number> Step for Affine<T> {
     type Aggregate = Self;
+    type Layout = Dense;
     type Outputs = T;
     const PADDING: Self = Self::IDENTITY;
 
@@ -481,6 +486,7 @@ impl<T: Number> Step for Gradient<T> {
     type Aggregate = Affine<T>;
     /// The gradients of a and of b.
     type Outputs = [T; 2];
+    type Layout = Dense;
     const PADDING: Self = Self {
         a: T::ONE,
         before: T::ZERO,
@@ -614,6 +620,7 @@ impl<M: Action> Action for Restarting<M> {
 impl<S: Step> Step for Restarting<S> {
     type Aggregate = Restarting<S::Aggregate>;
     type Outputs = S::Outputs;
+    type Layout = Strided;
     const PADDING: Self = Self {
         since: S::PADDING,
         restarts: 0,

@@ -22,6 +22,7 @@ use crate::{
     block,
     chain::Chain,
     direction::Order,
+    layout,
     monoid::{Action, Carry, Monoid, Operator, Step},
     sharing::Flags,
     slots::{Slots, words},
@@ -38,8 +39,8 @@ use cuda_std::{Scalar, shared, thread, warp::FULL_MASK, warp::shuffle_idx};
 /// at once in serial order.
 ///
 /// # Safety
-/// - The inputs and the outputs have `rows · len` elements; the inputs are written, and do not overlap the outputs. The
-///   arrays that the options and the operator name have as many elements as there are rows, steps or boundaries.
+/// - The inputs and the outputs have `rows · len` elements, or inputs of an operator that takes a mask those that their layouts say;
+///   the inputs are written, and do not overlap the outputs. The arrays that the options and the operator name have as many elements as there are rows, steps or boundaries.
 /// - The grid has a block for each row, counted by [`block::index`]; a block is of
 ///   [`tiling::rows::warps`](crate::tiling::rows::warps) warps.
 /// - It has [`tiling::rows::shared_bytes`](crate::tiling::rows::shared_bytes) of dynamic shared memory.
@@ -50,6 +51,7 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
     len: u64,
     flags: u64,
     options: u64,
+    layouts: [S::Layout; I],
 ) where
     S: Operator<E, I, O>,
     E: Scalar,
@@ -95,6 +97,10 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
             arrays.span(Options::default(), row, len as usize)
         };
         let mut view = Row::<S, E, D, I, V, O>::new(arrays, options, first, len);
+        if S::IS_MASKED {
+            let is_packed = options.has(Options::PACKED);
+            view = view.with_layouts(layout::from(layouts, is_packed, row, first, 0));
+        }
         if S::IS_BACKWARD && options.has(Options::INITIAL) {
             view = view.with_initial(arrays.initial.read(row));
         }

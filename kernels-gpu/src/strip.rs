@@ -3,6 +3,7 @@
 use crate::{
     arrays::{Arrays, Options, Span},
     direction::{Order, first_of, index},
+    layout::{Layout, Strided},
     monoid::{Action, Carry, Monoid, Operator, Step},
     tiling::{
         WARP_THREADS,
@@ -25,12 +26,14 @@ pub struct Strip<
     const C: usize,
     const O: usize = 1,
 > {
+    /// From the strip on; with a mask, where their layouts count from.
     inputs: [Global<E>; I],
+    layouts: [S::Layout; I],
     outputs: [Global<E>; O],
     len: usize,
     inner: usize,
     channels: usize,
-    /// Whether copies of `V` channels are aligned in every input.
+    /// Whether copies of `V` channels are aligned in every input; with a mask, each layout says so.
     aligned_inputs: bool,
     /// Whether stores of a lane's channels at once are aligned in every output.
     aligned_outputs: bool,
@@ -54,7 +57,8 @@ impl<
     const O: usize,
 > Strip<S, E, D, I, V, C, O>
 {
-    /// The strip of the channels from `channel` on, in the sequences of `span`.
+    /// The strip of the channels from `channel` on, in the sequences of `span`. With a mask, the inputs have
+    /// [`layouts`](Self::with_layouts).
     ///
     /// # Safety
     /// Its elements lie in the inputs, which are written, and in the outputs.
@@ -98,6 +102,7 @@ impl<
     ) -> Self {
         let mut strip = Self {
             inputs: arrays.inputs,
+            layouts: [S::Layout::of(Strided::default()); I],
             outputs: arrays.outputs,
             len,
             inner,
@@ -117,14 +122,43 @@ impl<
             strip.aligned_outputs &= strip.outputs[o].is_aligned_to::<C>();
             o += 1;
         }
-        let mut k = 0;
-        while k < I {
-            // SAFETY: as above.
-            strip.inputs[k] = unsafe { arrays.inputs[k].add(start) };
-            strip.aligned_inputs &= strip.inputs[k].is_aligned_to::<V>();
-            k += 1;
+        if S::IS_MASKED {
+            strip.aligned_inputs = false;
+        } else {
+            let mut k = 0;
+            while k < I {
+                // SAFETY: as above.
+                strip.inputs[k] = unsafe { arrays.inputs[k].add(start) };
+                strip.aligned_inputs &= strip.inputs[k].is_aligned_to::<V>();
+                k += 1;
+            }
         }
         strip
+    }
+
+    /// The strip with inputs that have its elements there, with a mask.
+    ///
+    /// # Safety
+    /// The inputs have the elements of the strip, from the offsets on.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn with_layouts(mut self, layouts: [S::Layout; I]) -> Self {
+        let mut k = 0;
+        while k < I {
+            let layout = layouts[k].strided();
+            let has_vectors = layout.channel == 1
+                && self.channels.is_multiple_of(V)
+                && layout.step.is_multiple_of(V)
+                && self.len > 0
+                // SAFETY: there are steps, and so this is the strip's first element in the input.
+                && unsafe { self.inputs[k].add(layout.offset) }.is_aligned_to::<V>();
+            self.layouts[k] = S::Layout::of(Strided {
+                has_vectors,
+                ..layout
+            });
+            k += 1;
+        }
+        self
     }
 
     /// Whether every access to the steps before position `end` can be of whole vectors.
@@ -169,7 +203,7 @@ impl<
     ///
     /// # Safety
     /// All lanes of the warp call it. No other warp accesses these rows of the stage, and no lane does until the copies are
-    /// done. If `whole`, [`is_whole`](Self::is_whole) holds for the end of the steps.
+    /// done. If `whole`, [`is_whole`](Self::is_whole) holds for the end of the steps. There is no mask.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn copy(
@@ -254,6 +288,61 @@ impl<
                     }
                     k += 1;
                 }
+            }
+            first += WARP_THREADS * N;
+        }
+    }
+
+    /// As [`copy`](Self::copy), with a mask.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn copy_each(&self, position: usize, stage: Shared<E>, row: usize, lane: usize) {
+        let mut k = 0;
+        while k < I {
+            // SAFETY: says the caller.
+            unsafe {
+                if self.layouts[k].strided().has_vectors {
+                    self.copy_input::<V>(k, position, stage, row, lane);
+                } else {
+                    self.copy_input::<1>(k, position, stage, row, lane);
+                }
+            }
+            k += 1;
+        }
+    }
+
+    /// As [`copy_each`](Self::copy_each), of input `k` alone.
+    ///
+    /// # Safety
+    /// As there; vectors of `N` channels are aligned, and `N` divides `channels`.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn copy_input<const N: usize>(
+        &self,
+        k: usize,
+        position: usize,
+        stage: Shared<E>,
+        row: usize,
+        lane: usize,
+    ) {
+        let layout = self.layouts[k].strided();
+        let to = k * (TILE * WARP_THREADS * C) + row * (WARP_THREADS * C);
+        let mut first = lane * N;
+        while first < STEPS * (WARP_THREADS * C) {
+            let (step, channel) = (first / (WARP_THREADS * C), first % (WARP_THREADS * C));
+            let position = position + step;
+            if position < self.len && channel < self.channels {
+                let position = if S::IS_OF_NEXT[k] {
+                    (position + 1).min(self.len - 1)
+                } else {
+                    position
+                };
+                let from = layout.element(index::<D>(position, 1, self.len), channel);
+                // SAFETY: the position and the channels lie in the strip, the row and the channels in the stage.
+                unsafe { stage.copy_async::<N>(to + first, self.inputs[k], from) };
             }
             first += WARP_THREADS * N;
         }

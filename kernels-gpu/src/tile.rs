@@ -3,6 +3,7 @@
 use crate::{
     arrays::{Arrays, Options},
     direction::{Direction, Order, first_of, index, order},
+    layout::{Layout, Strided},
     monoid::{Action, Carry, Operator},
     tiling::WARP_THREADS,
 };
@@ -21,11 +22,13 @@ pub struct Row<
     const V: usize,
     const O: usize = 1,
 > {
+    /// From the row on; with a mask, where their layouts count from.
     inputs: [Global<E>; I],
+    layouts: [S::Layout; I],
     outputs: [Global<E>; O],
     /// Steps.
     len: usize,
-    /// Whether the vectors that begin at multiples of `V` positions are aligned in every array.
+    /// Whether the vectors that begin at multiples of `V` positions are aligned in every array; with a mask, in every output.
     aligned: bool,
     /// Whether the row has no initial state.
     fresh: bool,
@@ -45,7 +48,8 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
     /// Whether a backward scan's end is seen to when items are there. With a mask they are waited for at once.
     const ENDS_LATE: bool = S::IS_BACKWARD && !S::IS_MASKED;
 
-    /// The row of `len` steps that begins at element `start` of the arrays.
+    /// The row of `len` steps that begins at element `start` of the arrays. With a mask, the inputs have
+    /// [`layouts`](Self::with_layouts).
     ///
     /// # Safety
     /// Elements `start .. start + len` lie in the inputs, which are written, and in the outputs.
@@ -66,6 +70,7 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         unsafe {
             let mut row = Self {
                 inputs: *inputs,
+                layouts: [S::Layout::of(Strided::default()); I],
                 outputs: *outputs,
                 len,
                 aligned: true,
@@ -81,11 +86,15 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
                 row.aligned &= outputs[o].add(begin).is_aligned_to::<V>();
                 o += 1;
             }
-            let mut i = 0;
-            while i < I {
-                row.inputs[i] = inputs[i].add(start);
-                row.aligned &= inputs[i].add(begin).is_aligned_to::<V>();
-                i += 1;
+            if S::IS_MASKED {
+                // Later.
+            } else {
+                let mut i = 0;
+                while i < I {
+                    row.inputs[i] = inputs[i].add(start);
+                    row.aligned &= inputs[i].add(begin).is_aligned_to::<V>();
+                    i += 1;
+                }
             }
             if row.is_masked {
                 row.mask = arrays.mask.add(start);
@@ -110,6 +119,61 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         // SAFETY: says the caller.
         let row = unsafe { Self::new(arrays, options, start, len) };
         Self { aligned, ..row }
+    }
+
+    /// The row with inputs that have its elements there, with a mask.
+    ///
+    /// # Safety
+    /// The inputs have as many elements as the row has steps, from the offsets on.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn with_layouts(mut self, layouts: [S::Layout; I]) -> Self {
+        let mut i = 0;
+        while i < I {
+            let layout = layouts[i].strided();
+            // Vectors are counted from the end of the row in memory at which the scan begins. Without steps, nothing is there.
+            let begin = layout.element(index::<D>(0, 0, self.len), 0);
+            let has_vectors = self.len > 0
+                && layout.step == 1
+                // SAFETY: the steps follow each other, so that this is one of the row's ends in the input.
+                && unsafe { self.inputs[i].add(begin) }.is_aligned_to::<V>();
+            self.layouts[i] = S::Layout::of(Strided {
+                has_vectors,
+                ..layout
+            });
+            i += 1;
+        }
+        self
+    }
+
+    /// The vector of input `i` at `at`, with a mask; `streaming` is how it is read at once.
+    ///
+    /// # Safety
+    /// The vector lies in the row.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn vector(&self, i: usize, at: usize, streaming: bool) -> [E; V] {
+        let layout = self.layouts[i].strided();
+        // SAFETY: says the caller; where there are vectors, they are aligned.
+        unsafe {
+            if !layout.has_vectors {
+                core::array::from_fn(|j| self.inputs[i].read(layout.element(at + j, 0)))
+            } else if streaming {
+                self.inputs[i].read_vector_streaming(layout.element(at, 0))
+            } else {
+                self.inputs[i].read_vector(layout.element(at, 0))
+            }
+        }
+    }
+
+    /// The element of input `i` of the step at `at`.
+    #[inline(always)]
+    fn element(&self, i: usize, at: usize) -> usize {
+        if S::IS_MASKED {
+            self.layouts[i].strided().element(at, 0)
+        } else {
+            at
+        }
     }
 
     /// The row with this initial state, for a backward scan.
@@ -156,6 +220,8 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
                     if S::IS_OF_NEXT[i] {
                         let next = self.next(first, k * Self::SUBTILE + V - 1, valid);
                         self.vector_of_next(i, at, next)
+                    } else if S::IS_MASKED {
+                        self.vector(i, at, true)
                     } else {
                         self.inputs[i].read_vector_streaming(at)
                     }
@@ -175,7 +241,7 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
                         let [item] = S::gather(|i| {
                             let at = if S::IS_OF_NEXT[i] { next } else { at };
                             // SAFETY: the item lies in the row, since it is valid, and so does the next.
-                            [unsafe { self.inputs[i].read(at) }]
+                            [unsafe { self.inputs[i].read(self.element(i, at)) }]
                         });
                         items[k][j] = item;
                     }
@@ -206,7 +272,12 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         // Not read as what is read once: the next lane reads a part of it too.
         // SAFETY: says the caller.
         let (own, last) = unsafe {
-            let own: [E; V] = self.inputs[i].read_vector(at);
+            let own: [E; V] = if S::IS_MASKED {
+                self.vector(i, at, false)
+            } else {
+                self.inputs[i].read_vector(at)
+            };
+            let next = self.element(i, next);
             (order::<D, _, V>(own), self.inputs[i].read(next))
         };
         order::<D, _, V>(core::array::from_fn(|j| {

@@ -5,7 +5,7 @@ use super::checks::same_bits;
 use super::data::{self, Data};
 use super::expected::kernel_depth;
 use super::gradient::{self, AsGradient};
-use super::options::{self, Tested};
+use super::options::{self, Gradients, Scan, Scanned, Tested};
 use super::{Backend, Call, Checked};
 use cuda_std::emulator::{Launch, Memory, Report, Site};
 use cuda_std::{BF16, Complex32, F16, Global, Scalar};
@@ -304,39 +304,51 @@ where
 /// Any combination of options on elements of a type gives what the reference gives, with whole or with split sequences.
 pub fn any_options<T: Tested<State: Tested + Emulated> + Emulated>(split: bool) -> Checked {
     const CASES: u32 = 16;
-    options::scans::<T>(CASES, |scan| {
-        let options = plan::Options::INITIAL
-            .only_if(scan.initial.is_some())
-            .and(plan::Options::EXCLUSIVE.only_if(scan.exclusive))
-            .and(plan::Options::FINAL);
-        let packed = scan.boundaries.map(Packed::between);
-        let builder = PlanBuilder::new(scan.operation, T::KERNEL_NAME, scan.extents)
-            .options(options)
-            .masked(scan.mask.is_some())
-            .packed(packed);
-        let device = &DEVICES[(scan.seed % 2) as usize];
-        let strategy = builder.strategies()[usize::from(split)];
-        let plan = builder.strategy(Some(strategy)).build(device);
-        // What the smaller device cannot split, the larger one can.
-        let plan = plan.or_else(|| builder.strategy(Some(strategy)).build(&DEVICES[0]));
-        let Some(plan) = plan.or_else(|| builder.build(device)) else {
-            return Err("there is no plan".into());
-        };
-        if plan == Plan::Nothing {
-            return Ok(None);
-        }
-        let arrays = Arrays {
-            inputs: scan.inputs.to_vec(),
-            initial: scan.initial.unwrap_or_default(),
-            d_final: &[],
-            states: scan.states,
-            mask: scan.mask.unwrap_or_default(),
-            boundaries: scan.boundaries.unwrap_or_default(),
-        };
-        let elements = scan.extents.elements();
-        let (out, last, _) = emulate_arrays::<T>(&plan, arrays, elements, &[], scan.seed, None)?;
-        Ok(Some((out.concat(), last)))
-    })
+    options::scans::<T>(CASES, |scan| emulate_scan(scan, split))
+}
+
+/// As [`any_options`], of inputs of any layouts.
+pub fn any_layouts<T: Tested<State: Tested + Emulated> + Emulated>() -> Checked {
+    const CASES: u32 = 24;
+    options::strided_scans::<T>(CASES, |scan| emulate_scan(scan, false))
+}
+
+fn emulate_scan<T: Tested<State: Tested + Emulated> + Emulated>(
+    scan: Scan<'_, T>,
+    split: bool,
+) -> Checked<Option<Scanned<T>>> {
+    let options = plan::Options::INITIAL
+        .only_if(scan.initial.is_some())
+        .and(plan::Options::EXCLUSIVE.only_if(scan.exclusive))
+        .and(plan::Options::FINAL);
+    let packed = scan.boundaries.map(Packed::between);
+    let builder = PlanBuilder::new(scan.operation, T::KERNEL_NAME, scan.extents)
+        .options(options)
+        .masked(scan.mask.is_some())
+        .layouts(scan.layouts)
+        .packed(packed);
+    let device = &DEVICES[(scan.seed % 2) as usize];
+    let strategy = builder.strategies()[usize::from(split)];
+    let plan = builder.strategy(Some(strategy)).build(device);
+    // What the smaller device cannot split, the larger one can.
+    let plan = plan.or_else(|| builder.strategy(Some(strategy)).build(&DEVICES[0]));
+    let Some(plan) = plan.or_else(|| builder.build(device)) else {
+        return Err("there is no plan".into());
+    };
+    if plan == Plan::Nothing {
+        return Ok(None);
+    }
+    let arrays = Arrays {
+        inputs: scan.inputs.to_vec(),
+        initial: scan.initial.unwrap_or_default(),
+        d_final: &[],
+        states: scan.states,
+        mask: scan.mask.unwrap_or_default(),
+        boundaries: scan.boundaries.unwrap_or_default(),
+    };
+    let elements = scan.extents.elements();
+    let (out, last, _) = emulate_arrays::<T>(&plan, arrays, elements, &[], scan.seed, None)?;
+    Ok(Some((out.concat(), last)))
 }
 
 /// Scans that start afresh at a mask, and their gradients, are those of the serial recurrence also where composing gates overflows.
@@ -418,39 +430,50 @@ pub fn overflowing_with_resets(gradient: bool) -> Checked {
 /// The gradient with any combination of options, of elements of a type, is what the reference gives.
 pub fn any_gradient<T: Tested<State: Tested + Emulated> + Emulated>() -> Checked {
     const CASES: u32 = 24;
-    options::gradients::<T>(CASES, |gradient| {
-        let options = plan::Options::INITIAL
-            .only_if(gradient.initial.is_some())
-            .and(plan::Options::D_FINAL.only_if(gradient.d_final.is_some()))
-            .and(plan::Options::FINAL.only_if(gradient.has_d_initial));
-        let operation = Operation::new(Operator::AffineScan, gradient.direction);
-        let device = &DEVICES[(gradient.seed % 2) as usize];
-        let plan = PlanBuilder::new(operation, T::KERNEL_NAME, gradient.extents)
-            .gradient(true)
-            .options(options)
-            .masked(gradient.mask.is_some())
-            .packed(gradient.boundaries.map(Packed::between))
-            .build(device)
-            .ok_or("there is no plan")?;
-        if plan == Plan::Nothing {
-            return Ok(None);
-        }
-        let arrays = Arrays {
-            inputs: gradient.inputs.map(<[T]>::to_vec).to_vec(),
-            initial: gradient.initial.unwrap_or_default(),
-            d_final: gradient.d_final.unwrap_or_default(),
-            states: if gradient.has_d_initial {
-                gradient.states
-            } else {
-                0
-            },
-            mask: gradient.mask.unwrap_or_default(),
-            boundaries: gradient.boundaries.unwrap_or_default(),
-        };
-        let elements = gradient.extents.elements();
-        let (out, d_initial, _) =
-            emulate_arrays::<T>(&plan, arrays, elements, &[], gradient.seed, None)?;
-        let out = out.try_into().map_err(|_| "a gradient has two outputs")?;
-        Ok(Some((out, d_initial)))
-    })
+    options::gradients::<T>(CASES, emulate_gradient)
+}
+
+/// As [`any_gradient`], of inputs of any layouts.
+pub fn any_layouts_gradient<T: Tested<State: Tested + Emulated> + Emulated>() -> Checked {
+    const CASES: u32 = 16;
+    options::strided_gradients::<T>(CASES, emulate_gradient)
+}
+
+fn emulate_gradient<T: Tested<State: Tested + Emulated> + Emulated>(
+    gradient: options::Gradient<'_, T>,
+) -> Checked<Option<Gradients<T>>> {
+    let options = plan::Options::INITIAL
+        .only_if(gradient.initial.is_some())
+        .and(plan::Options::D_FINAL.only_if(gradient.d_final.is_some()))
+        .and(plan::Options::FINAL.only_if(gradient.has_d_initial));
+    let operation = Operation::new(Operator::AffineScan, gradient.direction);
+    let device = &DEVICES[(gradient.seed % 2) as usize];
+    let plan = PlanBuilder::new(operation, T::KERNEL_NAME, gradient.extents)
+        .gradient(true)
+        .options(options)
+        .masked(gradient.mask.is_some())
+        .layouts(gradient.layouts.map(<[_; 3]>::as_slice))
+        .packed(gradient.boundaries.map(Packed::between))
+        .build(device)
+        .ok_or("there is no plan")?;
+    if plan == Plan::Nothing {
+        return Ok(None);
+    }
+    let arrays = Arrays {
+        inputs: gradient.inputs.map(<[T]>::to_vec).to_vec(),
+        initial: gradient.initial.unwrap_or_default(),
+        d_final: gradient.d_final.unwrap_or_default(),
+        states: if gradient.has_d_initial {
+            gradient.states
+        } else {
+            0
+        },
+        mask: gradient.mask.unwrap_or_default(),
+        boundaries: gradient.boundaries.unwrap_or_default(),
+    };
+    let elements = gradient.extents.elements();
+    let (out, d_initial, _) =
+        emulate_arrays::<T>(&plan, arrays, elements, &[], gradient.seed, None)?;
+    let out = out.try_into().map_err(|_| "a gradient has two outputs")?;
+    Ok(Some((out, d_initial)))
 }

@@ -9,8 +9,8 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use ptxscan::half::{bf16, f16};
 use ptxscan::num_complex::Complex;
 use ptxscan::{
-    BackwardOptions, Direction, Element, Engine, Error, Extents, Inclusion, Operation, Operator,
-    Options, reference,
+    BackwardOptions, Direction, Element, Engine, Error, Extents, Inclusion, Layout, Operation,
+    Operator, Options, reference,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -191,6 +191,7 @@ fn randoms() -> impl Strategy<Value = Random> {
 
 /// The arrays of a call.
 struct Arrays<T: Element> {
+    /// Row-major.
     inputs: Vec<Vec<T>>,
     initial: Option<Vec<T::State>>,
     /// For gradients.
@@ -252,6 +253,86 @@ impl Random {
     fn shape(&self) -> [usize; 3] {
         [self.extents.outer, self.extents.len, self.extents.inner]
     }
+}
+
+/// Any layout of a tensor: its axes in any order, with gaps between them, some reversed, some repeated; and how many elements it takes.
+pub fn any_layout(extents: Extents, rng: &mut StdRng) -> (Layout, usize) {
+    let Extents { outer, len, inner } = extents;
+    let extents = [outer, len, inner];
+    // From the innermost axis out.
+    let mut order = [2, 1, 0];
+    // Those of a slice of a larger tensor are often vectors.
+    let is_slice = rng.random_bool(0.3);
+    let gap = if is_slice { 4 } else { 1 };
+    if !is_slice {
+        order.swap(0, rng.random_range(0..3));
+        order.swap(1, rng.random_range(1..3));
+    }
+    let mut strides = [0_isize; 3];
+    let mut offset = gap * rng.random_range(0..4);
+    let (mut stride, mut last) = (1, offset);
+    for (number, axis) in order.into_iter().enumerate() {
+        if rng.random_bool(0.08) {
+            continue;
+        }
+        if number > 0 || !is_slice {
+            stride += gap * rng.random_range(0..3);
+        }
+        let way = extents[axis].saturating_sub(1) * stride;
+        strides[axis] = stride as isize;
+        last += way;
+        if !is_slice && rng.random_bool(0.25) {
+            strides[axis] = -strides[axis];
+            offset += way;
+        }
+        stride *= extents[axis].max(1);
+    }
+    let [outer, len, inner] = strides;
+    let layout = Layout {
+        offset,
+        outer,
+        len,
+        inner,
+    };
+    (layout, last + rng.random_range(1..4))
+}
+
+/// The element of step `t` of sequence `(o, i)`.
+fn element(layout: Layout, o: usize, t: usize, i: usize) -> usize {
+    let along = |index: usize, stride: isize| index as isize * stride;
+    let sum = along(o, layout.outer) + along(t, layout.len) + along(i, layout.inner);
+    layout
+        .offset
+        .checked_add_signed(sum)
+        .expect("elements are in the array")
+}
+
+/// The places of a tensor's elements, in order.
+fn places(Extents { outer, len, inner }: Extents) -> impl Iterator<Item = (usize, usize, usize)> {
+    let steps = (0..outer).flat_map(move |o| (0..len).map(move |t| (o, t)));
+    steps.flat_map(move |(o, t)| (0..inner).map(move |i| (o, t, i)))
+}
+
+/// Row-major tensors as layouts have them, and the layouts. Where those repeat an element, so do the tensors afterwards.
+pub fn strided<T: Tested>(
+    inputs: &mut [Vec<T>],
+    extents: Extents,
+    rng: &mut StdRng,
+) -> (Vec<Vec<T>>, Vec<Layout>) {
+    let strided = inputs.iter_mut().map(|input| {
+        let (layout, elements) = any_layout(extents, rng);
+        // What no layout names is not to be read.
+        let unread = T::poison(rng).unwrap_or(T::integer(77));
+        let mut array = vec![unread; elements];
+        for ((o, t, i), &value) in places(extents).zip(&*input) {
+            array[element(layout, o, t, i)] = value;
+        }
+        for ((o, t, i), value) in places(extents).zip(input) {
+            *value = array[element(layout, o, t, i)];
+        }
+        (array, layout)
+    });
+    strided.unzip()
 }
 
 fn boundaries(len: usize, rng: &mut StdRng) -> Vec<usize> {
@@ -335,6 +416,31 @@ fn failed(error: Error) -> TestCaseError {
     TestCaseError::fail(error.to_string())
 }
 
+/// Inputs of any layouts, with any combination of options, give what row-major ones do.
+fn any_layouts<T: Tested<State: Tested>>(engine: &Engine) -> Checked {
+    strided_scans::<T>(150, |scan| {
+        let mut last = vec![T::State::integer(77); scan.states];
+        let inclusion = [Inclusion::Inclusive, Inclusion::Exclusive][usize::from(scan.exclusive)];
+        let mut options = Options::new().inclusion(inclusion).final_state(&mut last);
+        if let Some(initial) = scan.initial {
+            options = options.initial(initial);
+        }
+        if let Some(mask) = scan.mask {
+            options = options.reset(mask);
+        }
+        if let Some(boundaries) = scan.boundaries {
+            options = options.boundaries(boundaries);
+        }
+        if let Some(layouts) = scan.layouts {
+            options = options.layouts(layouts);
+        }
+        let inputs: Vec<_> = scan.inputs.iter().map(Vec::as_slice).collect();
+        let Extents { outer, len, inner } = scan.extents;
+        let out = engine.scan_with(scan.operation, &inputs, &[outer, len, inner], 1, options)?;
+        Ok(Some((out, last)))
+    })
+}
+
 /// Any combination of options gives what the reference gives, and the reference's final states.
 fn any_options<T: Tested<State: Tested>>(engine: &Engine) -> Checked {
     run(randoms(), 150, |random| {
@@ -370,6 +476,7 @@ pub struct Scan<'a, T: Element> {
     pub states: usize,
     pub mask: Option<&'a [bool]>,
     pub boundaries: Option<&'a [usize]>,
+    pub layouts: Option<&'a [Layout]>,
     pub seed: u64,
 }
 
@@ -381,17 +488,38 @@ pub fn scans<T: Tested<State: Tested>>(
     cases: u32,
     scan: impl Fn(Scan<T>) -> Checked<Option<Scanned<T>>>,
 ) -> Checked {
+    scans_of(cases, false, scan)
+}
+
+/// As [`scans`], of inputs with layouts.
+pub fn strided_scans<T: Tested<State: Tested>>(
+    cases: u32,
+    scan: impl Fn(Scan<T>) -> Checked<Option<Scanned<T>>>,
+) -> Checked {
+    scans_of(cases, true, scan)
+}
+
+fn scans_of<T: Tested<State: Tested>>(
+    cases: u32,
+    is_strided: bool,
+    scan: impl Fn(Scan<T>) -> Checked<Option<Scanned<T>>>,
+) -> Checked {
     run(randoms(), cases, |random| {
         let operation = random.operation;
         if operation.operator == Operator::AffineScan && !T::HAS_AFFINE_SCAN {
             return Ok(());
         }
-        let arrays = random.arrays::<T>();
+        let mut arrays = random.arrays::<T>();
+        let rng = &mut StdRng::seed_from_u64(random.seed ^ 1);
+        let strided = is_strided.then(|| strided(&mut arrays.inputs, random.extents, rng));
         let got = scan(Scan {
             operation,
             extents: random.extents,
             exclusive: random.inclusion == Inclusion::Exclusive,
-            inputs: &arrays.inputs,
+            inputs: strided
+                .as_ref()
+                .map_or(&arrays.inputs, |(inputs, _)| inputs),
+            layouts: strided.as_ref().map(|(_, layouts)| &layouts[..]),
             initial: arrays.initial.as_deref(),
             states: arrays.states,
             mask: arrays.reset.as_deref(),
@@ -405,7 +533,14 @@ pub fn scans<T: Tested<State: Tested>>(
         let (inputs, options) = (arrays.inputs(), arrays.options(random.inclusion));
         let want = reference::scan(operation, &inputs, random.extents, &options);
         compare(&operation.to_string(), &out, &want.out)?;
-        compare("final_state", &last, &want.final_state)
+        compare("final_state", &last, &want.final_state)?;
+        if let Some((inputs, layouts)) = &strided {
+            let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
+            let options = arrays.options(random.inclusion).layouts(layouts);
+            let strided = reference::scan(operation, &inputs, random.extents, &options);
+            compare("the reference", &out, &strided.out)?;
+        }
+        Ok(())
     })
 }
 
@@ -423,6 +558,7 @@ pub struct Gradient<'a, T: Element> {
     pub states: usize,
     pub mask: Option<&'a [bool]>,
     pub boundaries: Option<&'a [usize]>,
+    pub layouts: Option<&'a [Layout; 3]>,
     pub seed: u64,
 }
 
@@ -434,6 +570,22 @@ pub fn gradients<T: Tested<State: Tested>>(
     cases: u32,
     gradient: impl Fn(Gradient<T>) -> Checked<Option<Gradients<T>>>,
 ) -> Checked {
+    gradients_of(cases, false, gradient)
+}
+
+/// As [`gradients`], of inputs with layouts.
+pub fn strided_gradients<T: Tested<State: Tested>>(
+    cases: u32,
+    gradient: impl Fn(Gradient<T>) -> Checked<Option<Gradients<T>>>,
+) -> Checked {
+    gradients_of(cases, true, gradient)
+}
+
+fn gradients_of<T: Tested<State: Tested>>(
+    cases: u32,
+    is_strided: bool,
+    gradient: impl Fn(Gradient<T>) -> Checked<Option<Gradients<T>>>,
+) -> Checked {
     run(randoms(), cases, |mut random| {
         let direction = random.operation.direction;
         random.operation = Operation::new(Operator::AffineScan, direction);
@@ -442,12 +594,22 @@ pub fn gradients<T: Tested<State: Tested>>(
         let options = arrays.options(Inclusion::Inclusive);
         let h = reference::scan(random.operation, &inputs, random.extents, &options).out;
         let h: Vec<T> = h.into_iter().map(T::round).collect();
-        let inputs = [inputs[0], &h, inputs[1]];
+        let mut inputs = [inputs[0].to_vec(), h, inputs[1].to_vec()];
+        let rng = &mut StdRng::seed_from_u64(random.seed ^ 1);
+        let strided = is_strided.then(|| strided(&mut inputs, random.extents, rng));
+        let layouts = strided.as_ref().map(|(_, layouts)| {
+            let layouts: &[Layout; 3] = layouts[..].try_into().expect("three inputs");
+            layouts
+        });
+        let inputs = inputs.each_ref().map(Vec::as_slice);
         let has_d_initial = !random.seed.is_multiple_of(3);
         let got = gradient(Gradient {
             direction,
             extents: random.extents,
-            inputs,
+            inputs: strided.as_ref().map_or(inputs, |(inputs, _)| {
+                std::array::from_fn(|k| &inputs[k][..])
+            }),
+            layouts,
             initial: arrays.initial.as_deref(),
             d_final: arrays.d_final.as_deref(),
             has_d_initial,
@@ -465,6 +627,13 @@ pub fn gradients<T: Tested<State: Tested>>(
         let want = reference::affine_scan_backward(direction, inputs, random.extents, &options);
         compare("da", &da, &want.da)?;
         compare("db", &db, &want.db)?;
+        if let (Some((inputs, _)), Some(layouts)) = (&strided, layouts) {
+            let inputs = std::array::from_fn(|k| &inputs[k][..]);
+            let options = arrays.backward_options().layouts(layouts);
+            let strided =
+                reference::affine_scan_backward(direction, inputs, random.extents, &options);
+            compare("da of the reference", &da, &strided.da)?;
+        }
         if !has_d_initial {
             return Ok(());
         }
@@ -474,29 +643,42 @@ pub fn gradients<T: Tested<State: Tested>>(
 
 /// The gradient with any combination of options is what the reference gives.
 fn any_gradient<T: Tested<State: Tested>>(engine: &Engine) -> Checked {
-    gradients::<T>(150, |gradient| {
-        let Extents { outer, len, inner } = gradient.extents;
-        let mut d_initial = vec![T::State::integer(77); gradient.states];
-        let mut options = BackwardOptions::new();
-        if let Some(initial) = gradient.initial {
-            options = options.initial(initial);
-        }
-        if let Some(d_final) = gradient.d_final {
-            options = options.d_final(d_final);
-        }
-        if gradient.has_d_initial {
-            options = options.d_initial(&mut d_initial);
-        }
-        if let Some(mask) = gradient.mask {
-            options = options.reset(mask);
-        }
-        if let Some(boundaries) = gradient.boundaries {
-            options = options.boundaries(boundaries);
-        }
-        let (inputs, shape) = (gradient.inputs, [outer, len, inner]);
-        let out = engine.affine_scan_backward(gradient.direction, inputs, &shape, 1, options)?;
-        Ok(Some((out, d_initial)))
-    })
+    gradients::<T>(150, |gradient| gradient_of(engine, gradient))
+}
+
+/// That of inputs of any layouts is that of row-major ones.
+fn any_layouts_gradient<T: Tested<State: Tested>>(engine: &Engine) -> Checked {
+    strided_gradients::<T>(150, |gradient| gradient_of(engine, gradient))
+}
+
+fn gradient_of<T: Tested<State: Tested>>(
+    engine: &Engine,
+    gradient: Gradient<'_, T>,
+) -> Checked<Option<Gradients<T>>> {
+    let Extents { outer, len, inner } = gradient.extents;
+    let mut d_initial = vec![T::State::integer(77); gradient.states];
+    let mut options = BackwardOptions::new();
+    if let Some(initial) = gradient.initial {
+        options = options.initial(initial);
+    }
+    if let Some(d_final) = gradient.d_final {
+        options = options.d_final(d_final);
+    }
+    if gradient.has_d_initial {
+        options = options.d_initial(&mut d_initial);
+    }
+    if let Some(mask) = gradient.mask {
+        options = options.reset(mask);
+    }
+    if let Some(boundaries) = gradient.boundaries {
+        options = options.boundaries(boundaries);
+    }
+    let (inputs, shape) = (gradient.inputs, [outer, len, inner]);
+    if let Some(layouts) = gradient.layouts {
+        options = options.layouts(layouts);
+    }
+    let out = engine.affine_scan_backward(gradient.direction, inputs, &shape, 1, options)?;
+    Ok(Some((out, d_initial)))
 }
 
 /// Sequences that come in pieces, each from the final state of the one before, give what they give in one go.
@@ -861,6 +1043,54 @@ fn errors(engine: &Engine) -> Checked {
         backward([&x; 3], plain().reset(&[true; 4])),
         "reverse_affine_scan: reset has 4 elements, expected 3 for shape [3, 4]"
     );
+    let layout = |offset, outer, len, inner| Layout {
+        offset,
+        outer,
+        len,
+        inner,
+    };
+    let layouts = [layout(0, 0, 4, 1); 3];
+    let strided = |k: usize, layout| {
+        let mut layouts = layouts;
+        layouts[k] = layout;
+        backward([&x; 3], plain().layouts(&layouts))
+    };
+    assert_eq!(
+        strided(0, layout(1, 0, 4, 1)),
+        "reverse_affine_scan: the layout of a goes from element 1 to 12, expected elements of a, which has 12"
+    );
+    assert_eq!(
+        strided(1, layout(1, 0, -4, 1)),
+        "reverse_affine_scan: the layout of h goes from element -7 to 4, expected elements of h, which has 12"
+    );
+    assert_eq!(
+        strided(2, layout(0, 0, 5, -1)),
+        "reverse_affine_scan: the layout of dh goes from element -3 to 10, expected elements of dh, which has 12"
+    );
+    let plain = Options::<f32>::new;
+    assert_eq!(
+        cumsum(&[2, 3], 1, plain().layouts(&[])),
+        "cumsum: expected 1 layout(s), one for each input, got 0"
+    );
+    assert_eq!(
+        cumsum(
+            &[2, 3],
+            1,
+            plain().layouts(&[layout(0, isize::MIN, isize::MAX, 1)])
+        ),
+        "cumsum: the layout of x goes from element -9223372036854775808 to 18446744073709551614, \
+         expected elements of x, which has 12"
+    );
+    let huge = layout(usize::MAX, isize::MAX, 0, 0);
+    assert_eq!(
+        cumsum(&[1 << 61, 1], 1, plain().layouts(&[huge])),
+        format!(
+            "cumsum: the layout of x goes from element {} to {}, expected elements of x, which has 12",
+            usize::MAX,
+            usize::MAX as i128 + ((1 << 61) - 1) * isize::MAX as i128
+        )
+    );
+    let plain = BackwardOptions::<f32>::new;
     let (mut da, mut db) = ([0.0; 12], [0.0; 11]);
     let out = [&mut da[..], &mut db];
     assert_eq!(
@@ -889,7 +1119,7 @@ type OnEngine = fn(&Engine) -> Checked;
 
 /// All of it.
 pub fn suite(prefix: &str, get: GetEngine) -> Vec<Trial> {
-    let checks: [(&str, OnEngine); 19] = [
+    let checks: [(&str, OnEngine); 31] = [
         ("any::float32", any_options::<f32>),
         ("any::float64", any_options::<f64>),
         ("any::float16", any_options::<f16>),
@@ -903,6 +1133,21 @@ pub fn suite(prefix: &str, get: GetEngine) -> Vec<Trial> {
         ("gradient::bfloat16", any_gradient::<bf16>),
         ("gradient::complex64", any_gradient::<Complex<f32>>),
         ("gradient::finite_differences", finite_differences),
+        ("strided::float32", any_layouts::<f32>),
+        ("strided::float64", any_layouts::<f64>),
+        ("strided::float16", any_layouts::<f16>),
+        ("strided::bfloat16", any_layouts::<bf16>),
+        ("strided::int32", any_layouts::<i32>),
+        ("strided::int64", any_layouts::<i64>),
+        ("strided::complex64", any_layouts::<Complex<f32>>),
+        ("strided::gradient::float32", any_layouts_gradient::<f32>),
+        ("strided::gradient::float64", any_layouts_gradient::<f64>),
+        ("strided::gradient::float16", any_layouts_gradient::<f16>),
+        ("strided::gradient::bfloat16", any_layouts_gradient::<bf16>),
+        (
+            "strided::gradient::complex64",
+            any_layouts_gradient::<Complex<f32>>,
+        ),
         ("pieces", pieces),
         ("ones_in_halves", ones_in_halves),
         ("decay_in_halves", decay_in_halves),

@@ -1,5 +1,6 @@
 //! Strips and rows that are cut into chunks.
 
+use super::layouts::Layouts;
 use super::scan::{Scan, Strip};
 use super::steps::Steps;
 use super::tensors::Fence;
@@ -81,7 +82,7 @@ fn lock<S>(mutex: &Mutex<S>) -> MutexGuard<'_, S> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
+impl<T: Element, L: Layouts<N>, const N: usize, const K: usize> Scan<'_, T, L, N, K> {
     /// Steps in a chunk of a strip that is cut.
     pub fn chunk_steps(&self) -> usize {
         CHUNK_BYTES / size_of::<T>() / self.width

@@ -1,6 +1,7 @@
 //! Sequences whose steps are neighbours: some steps at a time, in lanes that are composed and scanned side by side.
 
-use super::scan::{Scan, Strip, from_states, to_states};
+use super::layouts::{Layouts, Place};
+use super::scan::{Scan, Strip, from_states};
 use super::side_by_side::{Lanes, transposed};
 use super::steps::Steps;
 use super::{BLOCK, LANES, SQUARE, TILE};
@@ -12,7 +13,7 @@ use std::ops::Range;
 /// [`LANES`] lanes of as many steps each, as they lie in memory: the lanes are side by side.
 type Square<S> = [Lanes<S>; LANES];
 
-impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
+impl<T: Element, L: Layouts<N>, const N: usize, const K: usize> Scan<'_, T, L, N, K> {
     /// Scans the steps at `positions` of a row, which no other task accesses in the outputs, from `carry` to `carry`.
     ///
     /// # Panics
@@ -63,7 +64,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         }
     }
 
-    /// Scans `count` squares, from element `first` on, from `carry`: to the composed state after them, and that of the last step.
+    /// Scans `count` squares, from `first` on, from `carry`: to the composed state after them, and that of the last step.
     /// If anything is not finite, the outputs may be wrong.
     ///
     /// # Safety
@@ -71,7 +72,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     #[inline(always)]
     unsafe fn scan_squares<M: Steps<N, K, P>, const P: usize, const REVERSE: bool>(
         &self,
-        first: usize,
+        first: Place<L::Places>,
         count: usize,
         mut carry: T::State,
     ) -> Option<[T::State; 2]> {
@@ -101,7 +102,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
                 let carries = &mut carries[square];
                 // SAFETY: says the caller.
                 unsafe {
-                    let low = low + square * SQUARE;
+                    let low = low.element + square * SQUARE;
                     self.scan_lanes::<M, P, REVERSE>(low, squares[square], carries);
                 }
                 zeros = zeros.plus(carries.times(zero));
@@ -122,7 +123,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
                 carry = M::apply(std::array::from_fn(|k| composed[k].0[lane]), carry);
             }
             // SAFETY: says the caller.
-            unsafe { self.scan_lanes::<M, P, REVERSE>(low, steps, &mut carries) };
+            unsafe { self.scan_lanes::<M, P, REVERSE>(low.element, steps, &mut carries) };
             zeros = zeros.plus(carries.times(zero));
             last = carries.0[in_order::<REVERSE>(LANES - 1)];
         }
@@ -130,7 +131,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         is_finite.then_some([carry, last])
     }
 
-    /// Takes each lane of a square, whose first element in memory is given, through its steps.
+    /// Takes each lane of a square, whose first element in the outputs is given, through its steps.
     ///
     /// # Safety
     /// The outputs have them, and no other task accesses them.
@@ -175,21 +176,17 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         let mut position = first + 1;
         while position < positions.end {
             let tiles = squares(position, positions.end - position) / LANES;
-            let element = self.at(row, position);
+            let first = self.at(row, position);
             if tiles == 0 {
-                composed = M::then(composed, self.map::<M, P>(element));
+                composed = M::then(composed, self.map::<M, P>(first));
                 position += 1;
                 continue;
             }
             // SAFETY: these are steps of the row.
             composed = unsafe {
                 match self.direction {
-                    Direction::Forward => {
-                        self.compose_tiles::<M, P, false>(element, tiles, composed)
-                    }
-                    Direction::Reverse => {
-                        self.compose_tiles::<M, P, true>(element, tiles, composed)
-                    }
+                    Direction::Forward => self.compose_tiles::<M, P, false>(first, tiles, composed),
+                    Direction::Reverse => self.compose_tiles::<M, P, true>(first, tiles, composed),
                 }
             };
             position += TILE * tiles;
@@ -197,14 +194,14 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         composed
     }
 
-    /// Composes `count` tiles more, from element `first` on.
+    /// Composes `count` tiles more, from `first` on.
     ///
     /// # Safety
     /// The inputs have them.
     #[inline(always)]
     unsafe fn compose_tiles<M: Steps<N, K, P>, const P: usize, const REVERSE: bool>(
         &self,
-        first: usize,
+        first: Place<L::Places>,
         count: usize,
         mut composed: [T::State; P],
     ) -> [T::State; P] {
@@ -222,30 +219,41 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         composed
     }
 
-    /// The first element in memory of `count` squares that come `done` squares after an element.
+    /// The first in memory of `count` squares that come `done` squares after a step.
     #[inline(always)]
-    fn low<const REVERSE: bool>(&self, first: usize, done: usize, count: usize) -> usize {
-        if REVERSE {
-            first + 1 - SQUARE * (done + count)
+    fn low<const REVERSE: bool>(
+        &self,
+        first: Place<L::Places>,
+        done: usize,
+        count: usize,
+    ) -> Place<L::Places> {
+        let steps = if REVERSE {
+            1 - (SQUARE * (done + count)) as isize
         } else {
-            first + SQUARE * done
-        }
+            (SQUARE * done) as isize
+        };
+        self.moved(first, steps, 0)
     }
 
-    /// The inputs of the squares of a tile, whose first element in memory is given.
+    /// The inputs of the squares of a tile, whose first step in memory is given.
     ///
     /// # Safety
-    /// The inputs have it, so many elements after that as `after` says.
+    /// The inputs have it, so many steps after that as `after` says.
     #[inline(always)]
-    unsafe fn fetch_tile(&self, low: usize, after: [isize; N]) -> [[Square<T::State>; N]; LANES] {
+    unsafe fn fetch_tile(
+        &self,
+        low: Place<L::Places>,
+        after: [isize; N],
+    ) -> [[Square<T::State>; N]; LANES] {
         const { assert!(LANES == 4) };
+        let square = |number: usize| self.moved(low, (number * SQUARE) as isize, 0);
         // SAFETY: says the caller.
         unsafe {
             [
                 self.fetch(low, after),
-                self.fetch(low + SQUARE, after),
-                self.fetch(low + 2 * SQUARE, after),
-                self.fetch(low + 3 * SQUARE, after),
+                self.fetch(square(1), after),
+                self.fetch(square(2), after),
+                self.fetch(square(3), after),
             ]
         }
     }
@@ -255,12 +263,12 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     /// # Safety
     /// As there.
     #[inline(always)]
-    unsafe fn fetch(&self, low: usize, after: [isize; N]) -> [Square<T::State>; N] {
+    unsafe fn fetch(&self, low: Place<L::Places>, after: [isize; N]) -> [Square<T::State>; N] {
         let mut steps = [[Lanes::all(T::State::default()); LANES]; N];
         for k in 0..N {
-            let low = low.wrapping_add_signed(after[k]);
+            let low = self.moved(low, after[k], 0);
             // SAFETY: says the caller.
-            let states: [T::State; SQUARE] = to_states(unsafe { self.tensors.read(k, low) });
+            let states: [T::State; SQUARE] = unsafe { self.read_steps(k, low) };
             let mut lanes = steps[k];
             for (lane, states) in lanes.iter_mut().zip(states.as_chunks().0) {
                 lane.0 = *states;
@@ -271,7 +279,7 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
     }
 }
 
-/// How many elements after a step its inputs are, where some are those of the next step.
+/// How many steps after a step its inputs are in memory, where some are those of the next step.
 fn after<const N: usize, const REVERSE: bool>(next: [bool; N]) -> [isize; N] {
     next.map(|next| match (next, REVERSE) {
         (false, _) => 0,

@@ -25,6 +25,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `rows`, `tensors` | which steps are a row; the arrays, as tasks share them |
+//! | `layouts` | where the inputs have their elements |
 //! | `steps` | what a step does: a sum, an affine map, a gradient |
 //! | `scan` | a part of a strip: scanned, or composed |
 //! | `lanes`, `side_by_side` | a part of a row likewise, in lanes; arithmetic with all lanes at once |
@@ -36,6 +37,7 @@
 
 mod chunks;
 mod lanes;
+mod layouts;
 mod rows;
 mod scan;
 mod side_by_side;
@@ -46,10 +48,12 @@ mod tests;
 
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::layout::Layout;
 use crate::methods::{as_uninit, methods};
 use crate::operation::{Direction, Operation, Operator};
 use crate::options::{BackwardOptions, Inclusion, Options};
 use crate::shape::Extents;
+use layouts::{Dense, Layouts, Strided};
 use rayon::prelude::*;
 use rows::Rows;
 use scan::{Scan, Strip};
@@ -134,12 +138,13 @@ impl Cpu {
         let rows = Rows::new(extents, options.boundaries);
         let scan = Call {
             rows,
-            inner: extents.inner,
+            extents,
             direction: operation.direction,
             reset: options.reset,
             entering: options.initial,
             initial: options.initial,
             leaving: options.final_state,
+            layouts: options.layouts,
         };
         match (operation.operator, options.inclusion, inputs) {
             (Operator::Cumsum, Inclusive, &[x]) => {
@@ -172,7 +177,7 @@ impl Cpu {
     ) -> Result<()> {
         let call = Call {
             rows: Rows::new(extents, options.boundaries),
-            inner: extents.inner,
+            extents,
             direction: match forward.direction {
                 Direction::Forward => Direction::Reverse,
                 Direction::Reverse => Direction::Forward,
@@ -181,6 +186,7 @@ impl Cpu {
             entering: options.d_final,
             initial: options.initial,
             leaving: options.d_initial,
+            layouts: options.layouts,
         };
         self.carry_out::<T, Gradient, 3, 2, 2>(call, inputs, out);
         Ok(())
@@ -192,9 +198,33 @@ impl Cpu {
         inputs: [&[T]; N],
         outputs: [&mut [MaybeUninit<T>]; K],
     ) {
-        let elements = call.rows.all_steps() * call.inner;
+        match call.layouts {
+            None => self.carry_out_with::<T, M, _, N, K, P>(call, inputs, Dense, outputs),
+            Some(layouts) => {
+                let layouts = Strided(std::array::from_fn(|k| layouts[k]));
+                self.carry_out_with::<T, M, _, N, K, P>(call, inputs, layouts, outputs);
+            }
+        }
+    }
+
+    fn carry_out_with<
+        T: Element,
+        M: Steps<N, K, P>,
+        L: Layouts<N>,
+        const N: usize,
+        const K: usize,
+        const P: usize,
+    >(
+        &self,
+        call: Call<'_, T>,
+        inputs: [&[T]; N],
+        layouts: L,
+        outputs: [&mut [MaybeUninit<T>]; K],
+    ) {
+        let inner = call.extents.inner;
+        let elements = call.rows.all_steps() * inner;
         let states = if call.leaving.is_some() {
-            call.rows.count() * call.inner
+            call.rows.count() * inner
         } else {
             0
         };
@@ -203,15 +233,17 @@ impl Cpu {
         }
         let scan = Scan {
             tensors: Tensors::new(inputs, outputs),
+            layouts,
             rows: call.rows,
-            inner: call.inner,
+            inner,
             direction: call.direction,
-            width: strip_width(call.rows, call.inner),
+            width: strip_width(call.rows, inner),
             reset: call.reset,
             entering: call.entering,
             initial: call.initial,
             leaving: call.leaving.map(|states| Shared::new(as_uninit(states))),
         };
+        assert!(layouts.fit(scan.tensors.lengths(), call.extents));
         let tasks = scan.tasks();
         if elements < 2 * ELEMENTS_PER_TASK {
             let _fence = Fence;
@@ -242,12 +274,13 @@ methods!(Cpu);
 /// What a scan is, but for its inputs and outputs.
 struct Call<'a, T: Element> {
     rows: Rows<'a>,
-    inner: usize,
+    extents: Extents,
     direction: Direction,
     reset: Option<&'a [bool]>,
     entering: Option<&'a [T::State]>,
     initial: Option<&'a [T::State]>,
     leaving: Option<&'a mut [T::State]>,
+    layouts: Option<&'a [Layout]>,
 }
 
 /// How many neighbours of a step a task takes: as many as leave enough tasks, if these are not too few.
@@ -262,7 +295,7 @@ fn strip_width(rows: Rows<'_>, inner: usize) -> usize {
     width.min(inner)
 }
 
-impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
+impl<T: Element, L: Layouts<N>, const N: usize, const K: usize> Scan<'_, T, L, N, K> {
     /// How many tasks there are for rows that are not cut.
     fn tasks(&self) -> usize {
         self.rows.count() * self.strips_across()

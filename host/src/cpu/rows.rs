@@ -40,6 +40,14 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// The outer index of a row, and the first step of that.
+    pub fn outer(self, row: usize) -> (usize, usize) {
+        match self {
+            Rows::Equal { len, .. } => (row, row * len),
+            Rows::Packed(_) => (0, 0),
+        }
+    }
+
     /// The steps of a row.
     pub fn steps(self, row: usize) -> Range<usize> {
         match self {

@@ -1,5 +1,6 @@
 //! A scan: its tensors and options, and what a task does with a part of it.
 
+use super::layouts::{Layouts, Place};
 use super::rows::Rows;
 use super::steps::Steps;
 use super::tensors::{Shared, Tensors};
@@ -9,8 +10,10 @@ use crate::operation::Direction;
 use std::ops::Range;
 
 /// What is scanned, and where the results go. States are rows × inner.
-pub struct Scan<'a, T: Element, const N: usize, const K: usize> {
+pub struct Scan<'a, T: Element, L, const N: usize, const K: usize> {
     pub tensors: Tensors<'a, T, N, K>,
+    /// Where the inputs have their elements.
+    pub layouts: L,
     pub rows: Rows<'a>,
     pub inner: usize,
     /// In which the steps are carried out.
@@ -44,7 +47,7 @@ impl Strip {
 }
 
 // Positions count the steps of a row in the direction of the scan.
-impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
+impl<T: Element, L: Layouts<N>, const N: usize, const K: usize> Scan<'_, T, L, N, K> {
     pub fn strips_across(&self) -> usize {
         self.inner.div_ceil(self.width)
     }
@@ -60,23 +63,72 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         }
     }
 
-    /// The element of a strip's first channel at a position.
+    /// Where a strip's first channel is at a position.
     #[inline(always)]
-    pub fn at(&self, strip: &Strip, position: usize) -> usize {
+    pub fn at(&self, strip: &Strip, position: usize) -> Place<L::Places> {
         let step = match self.direction {
             Direction::Forward => strip.steps.start + position,
             Direction::Reverse => strip.steps.end - 1 - position,
         };
-        step * self.inner + strip.channel
+        let (outer, first) = self.rows.outer(strip.row);
+        Place {
+            element: step * self.inner + strip.channel,
+            inputs: self.layouts.at(outer, step - first, strip.channel),
+        }
     }
 
-    /// The element of the same channel `count` positions after one.
+    /// So many steps later in memory, and so many channels on.
     #[inline(always)]
-    pub fn after(&self, element: usize, count: usize) -> usize {
-        match self.direction {
-            Direction::Forward => element + count * self.inner,
-            Direction::Reverse => element - count * self.inner,
+    pub fn moved(
+        &self,
+        place: Place<L::Places>,
+        steps: isize,
+        channels: usize,
+    ) -> Place<L::Places> {
+        let steps_in_elements = (steps as usize).wrapping_mul(self.inner);
+        Place {
+            element: place
+                .element
+                .wrapping_add(steps_in_elements)
+                .wrapping_add(channels),
+            inputs: self.layouts.moved(place.inputs, steps, channels),
         }
+    }
+
+    /// Where the same channel is `count` positions after one. It need not exist.
+    #[inline(always)]
+    fn after(&self, place: Place<L::Places>, count: usize) -> Place<L::Places> {
+        let steps = match self.direction {
+            Direction::Forward => count as isize,
+            Direction::Reverse => -(count as isize),
+        };
+        self.moved(place, steps, 0)
+    }
+
+    /// What input `k` has of `B` channels of a step.
+    ///
+    /// # Safety
+    /// There are so many channels of the strip from this one on, and it is one of its steps.
+    #[inline(always)]
+    unsafe fn read<const B: usize>(&self, k: usize, place: Place<L::Places>) -> [T::State; B] {
+        let ([_, stride], element) = (self.layouts.strides(k), self.layouts.element(k, place));
+        // SAFETY: the inputs have the elements of all strips.
+        to_states(unsafe { self.tensors.read(k, element, stride) })
+    }
+
+    /// What input `k` has of `B` steps of a channel, one after another in memory.
+    ///
+    /// # Safety
+    /// There are so many steps from this one on, of the one channel.
+    #[inline(always)]
+    pub unsafe fn read_steps<const B: usize>(
+        &self,
+        k: usize,
+        place: Place<L::Places>,
+    ) -> [T::State; B] {
+        let ([stride, _], element) = (self.layouts.strides(k), self.layouts.element(k, place));
+        // SAFETY: the inputs have the elements of all rows.
+        to_states(unsafe { self.tensors.read(k, element, stride) })
     }
 
     /// The carries that enter the sequences of a strip.
@@ -187,44 +239,53 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
             let mut channel = 0;
             for tile in tiles {
                 // SAFETY: these are channels of the strip, and steps of theirs that have all inputs.
-                unsafe { self.scan_tile::<M, P, TILE_CHANNELS>(first + channel, count, tile, on) };
+                unsafe {
+                    let first = self.moved(first, 0, channel);
+                    self.scan_tile::<M, P, TILE_CHANNELS>(first, count, tile, on);
+                };
                 channel += TILE_CHANNELS;
             }
             let (tiles, rest) = rest.as_chunks_mut::<4>();
             for tile in tiles {
                 // SAFETY: as above.
-                unsafe { self.scan_tile::<M, P, 4>(first + channel, count, tile, false) };
+                unsafe {
+                    let first = self.moved(first, 0, channel);
+                    self.scan_tile::<M, P, 4>(first, count, tile, false);
+                };
                 channel += 4;
             }
             for carry in rest.as_chunks_mut::<1>().0 {
                 // SAFETY: as above.
-                unsafe { self.scan_tile::<M, P, 1>(first + channel, count, carry, false) };
+                unsafe {
+                    let first = self.moved(first, 0, channel);
+                    self.scan_tile::<M, P, 1>(first, count, carry, false);
+                };
                 channel += 1;
             }
             position += count;
         }
     }
 
-    /// Scans `count` steps of `B` channels, from element `first` on; `on` says whether one line of the outputs comes after the other.
+    /// Scans `count` steps of `B` channels, from `first` on; `on` says whether one line of the outputs comes after the other.
     ///
     /// # Safety
     /// These are steps at which no restart is; they have all inputs; and no other task accesses them in the outputs.
     #[inline(always)]
     pub unsafe fn scan_tile<M: Steps<N, K, P>, const P: usize, const B: usize>(
         &self,
-        first: usize,
+        first: Place<L::Places>,
         count: usize,
         carries: &mut [T::State; B],
         on: bool,
     ) {
         let mut carry = *carries;
         for i in 0..count {
-            let element = self.after(first, i);
+            let place = self.after(first, i);
+            let element = place.element;
             let mut inputs = [[T::State::default(); B]; N];
             for k in 0..N {
-                let element = self.after(element, M::NEXT[k].into());
                 // SAFETY: says the caller.
-                inputs[k] = to_states(unsafe { self.tensors.read(k, element) });
+                inputs[k] = unsafe { self.read(k, self.after(place, M::NEXT[k].into())) };
             }
             let mut outputs = [[T::State::default(); B]; K];
             for channel in 0..B {
@@ -269,10 +330,10 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
                         self.states(strip, initial)[channel]
                     });
                 }
-                let element = self.after(at + channel, M::NEXT[k].into());
+                let place = self.after(self.moved(at, 0, channel), M::NEXT[k].into());
                 // SAFETY: there is such a channel of the strip, and the position is one of its steps.
-                let [input] = unsafe { self.tensors.read(k, element) };
-                input.to_state()
+                let [input] = unsafe { self.read(k, place) };
+                input
             });
             let (after, outputs) = if restarts {
                 M::restart(*carry, inputs)
@@ -283,39 +344,40 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
             for (k, output) in outputs.into_iter().enumerate() {
                 // SAFETY: as above, and the strip is this task's alone.
                 unsafe {
-                    self.tensors.write(k, at + channel, [T::from_state(output)]);
+                    let element = at.element + channel;
+                    self.tensors.write(k, element, [T::from_state(output)]);
                 }
             }
         }
     }
 
-    /// The step at an element as a composition.
+    /// A step as a composition.
     #[inline(always)]
-    pub fn map<M: Steps<N, K, P>, const P: usize>(&self, element: usize) -> [T::State; P] {
-        M::map(self.inputs(element))
+    pub fn map<M: Steps<N, K, P>, const P: usize>(&self, place: Place<L::Places>) -> [T::State; P] {
+        M::map(self.inputs(place))
     }
 
-    /// The step at an element as a composition's first. Where the scan starts afresh, the last number is the carry after it.
+    /// A step as a composition's first. Where the scan starts afresh, the last number is the carry after it.
     pub fn first_map<M: Steps<N, K, P>, const P: usize>(
         &self,
-        element: usize,
+        place: Place<L::Places>,
         restarts: bool,
     ) -> [T::State; P] {
         if !restarts {
-            return self.map::<M, P>(element);
+            return self.map::<M, P>(place);
         }
         let mut constant = [T::State::default(); P];
-        constant[P - 1] = M::restart(T::State::default(), self.inputs(element)).0;
+        constant[P - 1] = M::restart(T::State::default(), self.inputs(place)).0;
         constant
     }
 
-    /// What the inputs have at an element.
+    /// What the inputs have of a step of a channel.
     #[inline(always)]
-    fn inputs(&self, element: usize) -> [T::State; N] {
+    fn inputs(&self, place: Place<L::Places>) -> [T::State; N] {
         std::array::from_fn(|k| {
-            // SAFETY: all tensors have the elements of all strips.
-            let [input] = unsafe { self.tensors.read(k, element) };
-            input.to_state()
+            // SAFETY: it is one of a strip.
+            let [input] = unsafe { self.read(k, place) };
+            input
         })
     }
 
@@ -333,8 +395,8 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         let restart = self.last_restart::<M, P>(strip, &positions);
         let first = restart.unwrap_or(positions.start);
         for channel in 0..width {
-            let element = self.at(strip, first) + channel;
-            let numbers = self.first_map::<M, P>(element, restart.is_some());
+            let place = self.moved(self.at(strip, first), 0, channel);
+            let numbers = self.first_map::<M, P>(place, restart.is_some());
             for k in 0..P {
                 composed[k * width + channel] = numbers[k];
             }
@@ -356,11 +418,11 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
         }
     }
 
-    /// Composes `count` steps more of `B` channels, from `channel` on, of a strip whose first channel is at element `first`.
+    /// Composes `count` steps more of `B` channels, from `channel` on, of a strip whose first channel is at `first`.
     #[inline(always)]
     fn compose_tile<M: Steps<N, K, P>, const P: usize, const B: usize>(
         &self,
-        first: usize,
+        first: Place<L::Places>,
         count: usize,
         channel: usize,
         composed: &mut [T::State],
@@ -370,16 +432,14 @@ impl<T: Element, const N: usize, const K: usize> Scan<'_, T, N, K> {
             std::array::from_fn(|lane| composed[k * width + channel + lane])
         });
         for i in 0..count {
-            let element = self.after(first, i) + channel;
+            let place = self.moved(self.after(first, i), 0, channel);
             // Tiles are no order of accesses that a processor foresees.
-            self.tensors.prefetch(match self.direction {
-                Direction::Forward => element.wrapping_add(TILE_STEPS * self.inner),
-                Direction::Reverse => element.wrapping_sub(TILE_STEPS * self.inner),
-            });
+            let ahead = self.after(place, TILE_STEPS);
             let mut inputs = [[T::State::default(); B]; N];
             for k in 0..N {
-                // SAFETY: all tensors have the elements of all strips.
-                inputs[k] = to_states(unsafe { self.tensors.read(k, element) });
+                self.tensors.prefetch(k, self.layouts.element(k, ahead));
+                // SAFETY: these are channels and steps of the strip.
+                inputs[k] = unsafe { self.read(k, place) };
             }
             for lane in 0..B {
                 let before = std::array::from_fn(|k| numbers[k][lane]);

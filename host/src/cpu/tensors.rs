@@ -38,7 +38,7 @@ impl<'a, T> Shared<'a, T> {
     }
 }
 
-/// The inputs, and the outputs: all of one length.
+/// The inputs, and the outputs, which are of one length.
 #[derive(Clone, Copy)]
 pub struct Tensors<'a, T, const N: usize, const K: usize> {
     inputs: [&'a [T]; N],
@@ -51,7 +51,6 @@ impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
     pub fn new(inputs: [&'a [T]; N], outputs: [&'a mut [MaybeUninit<T>]; K]) -> Self {
         let outputs = outputs.map(Shared::new);
         let len = outputs[0].len;
-        assert!(inputs.iter().all(|input| input.len() == len));
         assert!(outputs.iter().all(|output| output.len == len));
         Self {
             inputs,
@@ -60,28 +59,43 @@ impl<'a, T: Copy, const N: usize, const K: usize> Tensors<'a, T, N, K> {
         }
     }
 
-    /// `B` elements of input `k`, from `index` on.
+    /// `B` elements of input `k`, from `index` on, so far from one to the next.
     ///
     /// # Safety
     /// It has them.
     #[inline(always)]
-    pub unsafe fn read<const B: usize>(&self, k: usize, index: usize) -> [T; B] {
-        debug_assert!(index + B <= self.inputs[k].len());
-        // SAFETY: says the caller; an array is aligned as its elements are.
-        unsafe { self.inputs[k].as_ptr().add(index).cast::<[T; B]>().read() }
+    pub unsafe fn read<const B: usize>(&self, k: usize, index: usize, stride: usize) -> [T; B] {
+        let input = self.inputs[k];
+        if stride == 1 {
+            debug_assert!(index + B <= input.len());
+            // SAFETY: says the caller; an array is aligned as its elements are.
+            return unsafe { input.as_ptr().add(index).cast::<[T; B]>().read() };
+        }
+        std::array::from_fn(|number| {
+            let index = index.wrapping_add(number.wrapping_mul(stride));
+            debug_assert!(index < input.len());
+            // SAFETY: says the caller.
+            unsafe { *input.get_unchecked(index) }
+        })
     }
 
-    /// Asks for the lines of memory with an element of the inputs, if they have it.
+    /// Asks for the line of memory with an element of input `k`, if it has it.
     #[inline(always)]
-    pub fn prefetch(&self, index: usize) {
+    pub fn prefetch(&self, k: usize, index: usize) {
         #[cfg(target_arch = "x86_64")]
-        for input in self.inputs {
+        {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let address = self.inputs[k].as_ptr().wrapping_add(index);
             // SAFETY: a hint accesses no memory that the program could tell.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(input.as_ptr().wrapping_add(index).cast()) };
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
         }
         #[cfg(not(target_arch = "x86_64"))]
-        let _ = index;
+        let _ = (k, index);
+    }
+
+    /// The lengths of the inputs.
+    pub fn lengths(&self) -> [usize; N] {
+        self.inputs.map(<[T]>::len)
     }
 
     /// Writes `B` elements of output `k`, from `index` on.

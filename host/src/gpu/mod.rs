@@ -15,6 +15,7 @@ pub use view::{DeviceView, DeviceViewMut};
 
 use crate::element::Element;
 use crate::error::{CudaError, Error, Result};
+use crate::layout::Layout;
 use crate::methods::methods;
 use crate::operation::{Direction, Operation, Operator};
 use crate::options::{BackwardOptions, Check, Options};
@@ -232,11 +233,11 @@ impl Gpu {
     /// memory. It returns when the result is there.
     ///
     /// # Shapes
-    /// The inputs and `out` are row-major tensors of `shape`. A negative `axis` counts from the end. Arrays of the options are as
-    /// [`Options`] has them.
+    /// The inputs and `out` are row-major tensors of `shape`, but inputs with other [layouts](DeviceOptions::layouts). A negative `axis`
+    /// counts from the end. Arrays of the options are as [`Options`] has them.
     ///
     /// # Aliasing
-    /// `out`, and the final states, overlap with no other array: no scan is done in place. (A carry that is infinite or NaN makes
+    /// `out`, and the final states, overlap with no other array, nor lie between the elements of an input: no scan is done in place. (A carry that is infinite or NaN makes
     /// kernels read the inputs once more, when some of the result is written.)
     ///
     /// # Errors
@@ -293,7 +294,8 @@ impl Gpu {
     /// the result is there. [`affine_scan_backward`](Self::affine_scan_backward), which has slices, says what is what.
     ///
     /// # Shapes
-    /// All inputs and both outputs are row-major tensors of `shape`. A negative `axis` counts from the end. Arrays of the options are as
+    /// All inputs and both outputs are row-major tensors of `shape`, but inputs with other
+    /// [layouts](DeviceBackwardOptions::layouts). A negative `axis` counts from the end. Arrays of the options are as
     /// [`BackwardOptions`] has them.
     ///
     /// # Aliasing
@@ -373,17 +375,18 @@ impl Gpu {
         };
         let states = check.states(request.boundaries)?;
         request.validate_lengths(&check, states)?;
-        request.validate_places(operation, inputs, outputs)?;
+        let inputs = request.parts(inputs, extents);
+        request.validate_places(operation, &inputs, outputs)?;
         self.make_current()?;
         // SAFETY: the lengths are those of the shape, and the rest is the caller's obligation.
-        unsafe { self.enqueue(operation, extents, inputs, request, outputs, stream) }
+        unsafe { self.enqueue(operation, extents, &inputs, request, outputs, stream) }
     }
 
     /// Puts a scan or a gradient on a stream.
     ///
     /// # Safety
-    /// The arrays are as many as the task has, and as long as the extents and the options say. The rest is as for
-    /// [`scan_device_async`](Self::scan_device_async).
+    /// The arrays are as many as the task has, and as long as the extents and the options say; of the inputs they are the parts that are
+    /// read. The rest is as for [`scan_device_async`](Self::scan_device_async).
     unsafe fn enqueue<T: Element>(
         &self,
         operation: Operation,
@@ -532,6 +535,7 @@ impl Gpu {
             d_final: None,
             reset: options.reset,
             boundaries: options.boundaries,
+            layouts: options.layouts,
             outputs: &mut [out],
             last: options.final_state,
         };
@@ -553,6 +557,7 @@ impl Gpu {
             d_final: options.d_final,
             reset: options.reset,
             boundaries: options.boundaries,
+            layouts: options.layouts,
             outputs: &mut out,
             last: options.d_initial,
         };
@@ -622,6 +627,7 @@ impl Gpu {
             last: last.as_mut().map(Memory::view_mut),
             reset: reset.as_ref().map(Memory::bytes),
             boundaries: slices.boundaries,
+            layouts: slices.layouts,
         };
         let read: Vec<_> = inputs.iter().map(Memory::view).collect();
         let written: Vec<_> = outputs.iter_mut().map(Memory::view_mut).collect();
@@ -646,6 +652,7 @@ struct Slices<'a, 'out, T: Element> {
     d_final: Option<&'a [T::State]>,
     reset: Option<&'a [bool]>,
     boundaries: Option<&'a [usize]>,
+    layouts: Option<&'a [Layout]>,
     outputs: &'a mut [&'out mut [MaybeUninit<T>]],
     /// Final states, or the gradient of initial ones.
     last: Option<&'a mut [T::State]>,

@@ -4,6 +4,7 @@ use super::memory::Memory;
 use super::{Arrays, DeviceView, DeviceViewMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::layout::{self, Layout};
 use crate::operation::Operation;
 use crate::options::{Check, Inclusion};
 use crate::plan::{self, Packed, PlanBuilder};
@@ -91,6 +92,13 @@ impl<'a, T: Element> DeviceOptions<'a, T> {
         self.0.boundaries = Some(boundaries);
         self
     }
+
+    /// Where each input has its elements: see [`Options::layouts`](crate::Options::layouts). They are a slice on the host.
+    #[must_use]
+    pub fn layouts(mut self, layouts: &'a [Layout]) -> Self {
+        self.0.layouts = Some(layouts);
+        self
+    }
 }
 
 /// The options of the gradient of an affine scan in device memory: those of [`BackwardOptions`](crate::BackwardOptions), which says what
@@ -170,6 +178,13 @@ impl<'a, T: Element> DeviceBackwardOptions<'a, T> {
         self.0.boundaries = Some(boundaries);
         self
     }
+
+    /// Where a, h and dh have their elements: as the [layouts](crate::Options::layouts) of a scan, on the host.
+    #[must_use]
+    pub fn layouts(mut self, layouts: &'a [Layout; 3]) -> Self {
+        self.0.layouts = Some(layouts);
+        self
+    }
 }
 
 /// What is done with an operation.
@@ -208,6 +223,7 @@ pub(super) struct Request<'a, T: Element> {
     pub(super) last: Option<DeviceViewMut<'a, T::State>>,
     pub(super) reset: Option<DeviceView<'a, u8>>,
     pub(super) boundaries: Option<&'a [usize]>,
+    pub(super) layouts: Option<&'a [Layout]>,
 }
 
 impl<T: Element> Request<'_, T> {
@@ -219,6 +235,7 @@ impl<T: Element> Request<'_, T> {
             last: None,
             reset: None,
             boundaries: None,
+            layouts: None,
         }
     }
 
@@ -236,6 +253,7 @@ impl<T: Element> Request<'_, T> {
             )
             .masked(self.reset.is_some())
             .packed(self.boundaries.map(Packed::between))
+            .layouts(layout::narrowed(self.layouts, extents).as_deref())
     }
 
     /// Checks the tensors of a call by themselves, and gives their extents.
@@ -250,7 +268,31 @@ impl<T: Element> Request<'_, T> {
         let inputs: Vec<usize> = inputs.iter().map(DeviceView::len).collect();
         let outputs: Vec<usize> = outputs.iter().map(DeviceViewMut::len).collect();
         let names = self.task.names(operation);
-        shape::validate::<T>(operation, names, &inputs, &outputs, shape, axis)
+        let layouts = self.layouts;
+        shape::validate::<T>(operation, names, &inputs, layouts, &outputs, shape, axis)
+    }
+
+    /// Checks the layouts of a call whose tensors are not there yet: against all that memory could hold.
+    pub(super) fn validate_layouts(&self, operation: Operation, extents: Extents) -> Result<()> {
+        let (names, most) = (
+            self.task.names(operation),
+            isize::MAX as usize / size_of::<T>(),
+        );
+        let most = vec![most; names.inputs.len()];
+        shape::validate_layouts(operation, names, self.layouts, extents, &most)
+    }
+
+    /// The parts of the inputs that are read; of layouts that fit.
+    pub(super) fn parts<'v>(
+        &self,
+        inputs: &[DeviceView<'v, T>],
+        extents: Extents,
+    ) -> Vec<DeviceView<'v, T>> {
+        let part = |(k, view): (usize, &DeviceView<'v, T>)| {
+            view.slice(layout::part(self.layouts, k, extents))
+                .expect("layouts fit, and so do lengths")
+        };
+        inputs.iter().enumerate().map(part).collect()
     }
 
     /// Checks the arrays of the options, of which those of states have so many.
@@ -342,6 +384,7 @@ impl<T: Element> Request<'_, T> {
             last,
             reset,
             boundaries,
+            layouts,
         } = other;
         [
             ("inclusion", self.task == *task),
@@ -353,6 +396,7 @@ impl<T: Element> Request<'_, T> {
                 "boundaries",
                 self.boundaries.is_none() || self.boundaries == boundaries.as_deref(),
             ),
+            ("layouts", self.layouts == layouts.as_deref()),
         ]
         .into_iter()
         .find_map(|(name, is_alike)| (!is_alike).then_some(name))
@@ -367,6 +411,7 @@ impl<T: Element> Request<'_, T> {
             last: self.last.is_some(),
             reset: self.reset.is_some(),
             boundaries: self.boundaries.map(<[_]>::to_vec),
+            layouts: self.layouts.map(<[_]>::to_vec),
         }
     }
 }
@@ -379,6 +424,7 @@ pub(super) struct Kind {
     last: bool,
     reset: bool,
     boundaries: Option<Vec<usize>>,
+    layouts: Option<Vec<Layout>>,
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Gpu {
     /// Plans an operation along `axis` of tensors of `shape`, loads its kernels, allocates its scratch memory and copies the boundaries
     /// to the device. A `strategy` overrides the choice of [the rules](crate::plan).
     ///
-    /// Runs have the same `options`, with these arrays or others, and always the same boundaries.
+    /// Runs have the same `options`, with these arrays or others, and always the same boundaries and layouts.
     ///
     /// # Errors
     /// The shape, the axis or the options do not fit, no launch covers them with that strategy, device memory cannot be had, or the
@@ -103,6 +103,7 @@ impl Gpu {
         };
         let states = check.states(request.boundaries)?;
         request.validate_lengths(&check, states)?;
+        request.validate_layouts(operation, extents)?;
         self.make_current()?;
         let planned = request.planned(operation, extents).strategy(strategy);
         let plan = self.plan(planned, operation, extents)?;
@@ -254,13 +255,14 @@ impl<T: Element> Ready<'_, T> {
             extents,
         };
         request.validate_lengths(&check, self.states)?;
-        request.validate_places(operation, inputs, outputs)?;
+        let inputs = request.parts(inputs, extents);
+        request.validate_places(operation, &inputs, outputs)?;
         if let Some(option) = request.difference(&self.kind) {
             return Err(Error::NotAsPrepared { operation, option });
         }
         self.gpu.make_current()?;
         let boundaries = self.boundaries.as_ref().map_or(0, Memory::address);
-        let arrays = request.arrays(inputs, outputs, boundaries);
+        let arrays = request.arrays(&inputs, outputs, boundaries);
         // SAFETY: the lengths and the options are those that the plan is for, and the scratch memory is the plan's. The rest says the
         // caller.
         unsafe {
