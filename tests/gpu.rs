@@ -42,6 +42,8 @@ const TESTS: &[(&str, OnGpu)] = &[
     ("ordered_by_an_event", ordered_by_an_event),
     ("out_of_memory", out_of_memory),
     ("device_options", on_device::options),
+    ("strided", on_device::strided),
+    ("strided::errors", on_device::layouts_that_do_not_fit),
     ("states_of_halves", on_device::states_of_halves),
     (
         "options_that_do_not_fit",
@@ -51,6 +53,7 @@ const TESTS: &[(&str, OnGpu)] = &[
     ("unsupported", on_device::unsupported),
     ("graph", on_device::graph),
     ("backward::options", backward::options),
+    ("backward::strided", backward::strided),
     ("backward::halves", backward::halves),
     ("backward::errors", backward::errors),
     ("backward::overlap", backward::overlap),

@@ -332,6 +332,8 @@ fn compile(kernel: &'static Kernel, target: &str) -> Outcome {
         (8, Strategy::SplitRows) => 3072,
         (8, Strategy::SplitColumns) => 640,
         (8, _) => 128,
+        // With a mask, three inputs have strides besides.
+        _ if kernel.is_gradient && kernel.is_masked => 88,
         _ => 36,
     };
     let spilled: u32 = report

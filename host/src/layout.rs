@@ -186,3 +186,89 @@ pub(crate) fn narrowed(layouts: Option<&[Layout]>, extents: Extents) -> Option<V
     let is_dense = |&layout: &Layout| layout == Layout::dense(extents);
     (!narrowed.iter().all(is_dense)).then_some(narrowed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(offset: usize, outer: isize, len: isize, inner: isize) -> Layout {
+        Layout {
+            offset,
+            outer,
+            len,
+            inner,
+        }
+    }
+
+    #[test]
+    fn axes_with_a_common_stride_are_one() {
+        type Views<'a> = (&'a [usize], &'a [isize], isize, Option<Layout>);
+        let views: [Views; 14] = [
+            (&[2, 3, 5], &[15, 5, 1], 1, Some(layout(0, 15, 5, 1))),
+            (&[2, 3, 5], &[15, 5, 1], -1, Some(layout(0, 5, 1, 0))),
+            (&[2, 3, 5], &[15, 5, 1], 0, Some(layout(0, 0, 15, 1))),
+            // In Fortran order only the axes beside the middle one.
+            (&[2, 3, 5], &[1, 2, 6], 1, Some(layout(0, 1, 2, 6))),
+            (&[2, 3, 5], &[1, 2, 6], 0, None),
+            (&[2, 3, 5], &[1, 2, 6], 2, None),
+            // An extent of 1 has any stride, and gaps are between the axes and that of the scan alone.
+            (&[1, 3, 1], &[77, -2, 88], 1, Some(layout(0, 0, -2, 0))),
+            (
+                &[2, 3, 4, 5],
+                &[99, 30, 5, 1],
+                1,
+                Some(layout(0, 99, 30, 1)),
+            ),
+            (&[2, 3, 4, 5], &[99, 30, 6, 1], 1, None),
+            (&[4, 3, 2], &[-6, -2, 100], 2, Some(layout(0, -2, 100, 0))),
+            (&[2, 3, 0], &[1, 1, 1], 0, Some(Layout::default())),
+            (&[2, 3], &[3, 1], 2, None),
+            (&[2, 3], &[3, 1], -3, None),
+            (&[2, 3], &[3, 1, 1], 0, None),
+        ];
+        for (shape, strides, axis, expected) in views {
+            let got = Layout::new(shape, strides, axis);
+            assert_eq!(got, expected, "{shape:?}, {strides:?}, axis {axis}");
+        }
+        let wide = [1 << 40, 1 << 40, 1 << 40, 2];
+        assert_eq!(Layout::new(&wide, &[0; 4], 3), None);
+    }
+
+    #[test]
+    fn what_is_read_is_what_the_layout_reaches() {
+        let extents = Extents {
+            outer: 2,
+            len: 3,
+            inner: 4,
+        };
+        let dense = Layout::dense(extents);
+        let reaches = [
+            (dense, 0..24, dense),
+            (layout(5, 12, 4, 1), 5..29, dense),
+            (layout(20, -10, 2, 1), 10..28, layout(10, -10, 2, 1)),
+            (layout(3, 0, 0, 0), 3..4, layout(0, 0, 0, 0)),
+        ];
+        for (layout, range, narrowed) in reaches {
+            assert!(layout.fits(extents, range.end) && !layout.fits(extents, range.end - 1));
+            assert_eq!(layout.narrowed(extents), (range, narrowed));
+            assert_eq!(narrowed.narrowed(extents).1, narrowed);
+        }
+        assert!(!layout(19, -20, 0, 1).fits(extents, 1000));
+        assert_eq!(super::narrowed(Some(&[dense; 2]), extents), None);
+        let both = [dense, layout(0, 0, 4, 1)];
+        assert_eq!(super::narrowed(Some(&both), extents), Some(both.to_vec()));
+        // Without elements, and with strides of what there is one of, every layout is dense.
+        let any = layout(usize::MAX, isize::MAX, isize::MIN, 1);
+        for extents in [
+            Extents { len: 0, ..extents },
+            Extents {
+                outer: 1,
+                len: 1,
+                ..extents
+            },
+        ] {
+            let layouts = [layout(7, any.outer, any.len, 1)];
+            assert_eq!(super::narrowed(Some(&layouts), extents), None);
+        }
+    }
+}

@@ -731,6 +731,56 @@ mod tests {
     }
 
     #[test]
+    fn layouts_have_plans_of_whole_sequences() {
+        let layout = |outer, inner| Layout {
+            offset: 7,
+            outer,
+            len: -5,
+            inner,
+        };
+        let layouts = [layout(1, 2), layout(-3, 4), layout(5, -6)];
+        for kernel in KERNELS.iter().filter(|kernel| kernel.is_masked) {
+            let operation = Operation::new(kernel.operator, kernel.direction);
+            for (inner, len) in [(1, 1), (3, 1), (1, 1 << 20), (3, 1 << 20)] {
+                let builder = PlanBuilder::new(operation, kernel.element, extents(2, len, inner))
+                    .gradient(kernel.is_gradient);
+                let split = builder.layouts(Some(&layouts)).strategies()[1];
+                let split = builder.layouts(Some(&layouts)).strategy(Some(split));
+                assert_eq!(split.build(&H200), None, "{split:?}");
+                let dense = Layout::dense(extents(2, len, inner));
+                for (builder, expected) in [
+                    (builder.layouts(Some(&layouts)), layouts),
+                    (builder.masked(true), [dense; 3]),
+                    (
+                        builder.layouts(Some(&layouts[..1])),
+                        [layouts[0], dense, dense],
+                    ),
+                ] {
+                    let (launches, _) = launches(builder, &H200);
+                    assert_eq!(launches.len(), 1, "{builder:?}");
+                    let Launch {
+                        kernel, numbers, ..
+                    } = &launches[0];
+                    assert!(kernel.is_masked, "{builder:?}");
+                    let named = kernel.parameters.iter().rev().zip(numbers.iter().rev());
+                    for (&name, &number) in named.take(3 * Strided::NUMBERS) {
+                        let (what, k) = name.split_once('_').expect("a number of a layout");
+                        let layout = expected[k.parse::<usize>().expect("an input")];
+                        let expected = match what {
+                            "offset" => layout.offset as isize,
+                            "outer" => layout.outer,
+                            "step" => layout.len,
+                            "channel" => layout.inner,
+                            _ => panic!("{name} of {}", kernel.name),
+                        };
+                        assert_eq!(number as isize, expected, "{name} of {builder:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn gradients_have_plans_of_whole_sequences() {
         for kernel in KERNELS.iter().filter(|kernel| kernel.is_gradient) {
             let operation = Operation::new(kernel.operator, kernel.direction);

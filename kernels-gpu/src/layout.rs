@@ -2,6 +2,8 @@
 //!
 //! Those of plain scans lie as those of the outputs, and nothing is said of them: numbers that are no constants take registers.
 
+use cuda_std::thread;
+
 /// What a kernel knows of where an input has its elements.
 pub trait Layout: Copy {
     /// Those of `I` inputs from the numbers of as many or more, one layout after the other.
@@ -65,7 +67,7 @@ impl Layout for Strided {
                 outer,
                 step,
                 channel,
-                has_vectors: false,
+                ..Self::default()
             }
         })
     }
@@ -105,20 +107,32 @@ impl Strided {
     #[inline(always)]
     #[must_use]
     pub fn from(self, outer: usize, step: usize, channel: usize) -> Self {
-        let offset = self.element(step, channel);
+        let offset = outer
+            .wrapping_mul(self.outer)
+            .wrapping_add_signed(self.way(step, channel));
         Self {
-            offset: offset.wrapping_add(outer.wrapping_mul(self.outer)),
+            offset: self.offset.wrapping_add(offset),
             ..self
         }
     }
 
-    /// The element of a step and a channel.
+    /// The layout, of which nothing is computed before this.
     #[inline(always)]
     #[must_use]
-    pub fn element(self, step: usize, channel: usize) -> usize {
-        self.offset
-            .wrapping_add(step.wrapping_mul(self.step))
-            .wrapping_add(channel.wrapping_mul(self.channel))
+    pub fn opaque(self) -> Self {
+        Self {
+            step: thread::opaque(self.step as u64) as usize,
+            channel: thread::opaque(self.channel as u64) as usize,
+            ..self
+        }
+    }
+
+    /// How far it is from the element at the offset to that of a step and a channel.
+    #[inline(always)]
+    #[must_use]
+    pub fn way(self, step: usize, channel: usize) -> isize {
+        let steps = step.wrapping_mul(self.step);
+        steps.wrapping_add(channel.wrapping_mul(self.channel)) as isize
     }
 }
 

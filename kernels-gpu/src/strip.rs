@@ -11,7 +11,7 @@ use crate::{
     },
 };
 use core::marker::PhantomData;
-use cuda_std::{Global, Scalar, Shared};
+use cuda_std::{Global, Scalar, Shared, thread};
 
 /// What a thread holds of a tile: consecutive steps of its channels.
 pub type Steps<S, const C: usize> = [[S; C]; STEPS];
@@ -26,14 +26,14 @@ pub struct Strip<
     const C: usize,
     const O: usize = 1,
 > {
-    /// From the strip on; with a mask, where their layouts count from.
+    /// From the strip on; with a mask, from its first step in memory on.
     inputs: [Global<E>; I],
     layouts: [S::Layout; I],
     outputs: [Global<E>; O],
     len: usize,
     inner: usize,
     channels: usize,
-    /// Whether copies of `V` channels are aligned in every input; with a mask, each layout says so.
+    /// Whether copies of `V` channels are aligned in every input; and with a mask, whether steps lie as far apart as in the outputs.
     aligned_inputs: bool,
     /// Whether stores of a lane's channels at once are aligned in every output.
     aligned_outputs: bool,
@@ -143,15 +143,20 @@ impl<
     #[inline(always)]
     #[must_use]
     pub unsafe fn with_layouts(mut self, layouts: [S::Layout; I]) -> Self {
+        self.aligned_inputs = true;
         let mut k = 0;
         while k < I {
             let layout = layouts[k].strided();
+            // Without steps, nothing is there.
+            if self.len > 0 {
+                // SAFETY: there are steps, and so this is the strip's first element in the input.
+                self.inputs[k] = unsafe { self.inputs[k].add(layout.offset) };
+            }
             let has_vectors = layout.channel == 1
                 && self.channels.is_multiple_of(V)
                 && layout.step.is_multiple_of(V)
-                && self.len > 0
-                // SAFETY: there are steps, and so this is the strip's first element in the input.
-                && unsafe { self.inputs[k].add(layout.offset) }.is_aligned_to::<V>();
+                && self.inputs[k].is_aligned_to::<V>();
+            self.aligned_inputs &= has_vectors && layout.step == self.inner;
             self.layouts[k] = S::Layout::of(Strided {
                 has_vectors,
                 ..layout
@@ -300,51 +305,49 @@ impl<
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn copy_each(&self, position: usize, stage: Shared<E>, row: usize, lane: usize) {
+        if self.aligned_inputs {
+            // SAFETY: says the caller; vectors are aligned.
+            unsafe { self.copy_guarded::<V>(position, stage, row, lane) };
+            return;
+        }
         let mut k = 0;
         while k < I {
-            // SAFETY: says the caller.
-            unsafe {
-                if self.layouts[k].strided().has_vectors {
-                    self.copy_input::<V>(k, position, stage, row, lane);
+            // What is computed from strides is not to take registers all the time, nor is a loop whose end is known.
+            let layout = self.layouts[k].strided().opaque();
+            let end = thread::opaque((STEPS * WARP_THREADS * C) as u64) as usize;
+            let width = if layout.has_vectors { V } else { 1 };
+            // Neighbouring lanes copy neighbours in memory, as far as the warp has them.
+            let along_steps = layout.step == 1 && layout.channel != 1;
+            let mut first = lane * width;
+            while first < end {
+                let (step, channel) = if along_steps {
+                    (first % STEPS, first / STEPS)
                 } else {
-                    self.copy_input::<1>(k, position, stage, row, lane);
+                    (first / (WARP_THREADS * C), first % (WARP_THREADS * C))
+                };
+                let position = position + step;
+                if position < self.len && channel < self.channels {
+                    let position = if S::IS_OF_NEXT[k] {
+                        (position + 1).min(self.len - 1)
+                    } else {
+                        position
+                    };
+                    let way = layout.way(index::<D>(position, 1, self.len), channel);
+                    let to = (k * TILE + row + step) * (WARP_THREADS * C) + channel;
+                    // SAFETY: the position and the channels lie in the strip, the row and the channels in the stage; and where vectors
+                    // are copied, they are aligned and divide the channels.
+                    unsafe {
+                        let from = self.inputs[k].offset(way);
+                        if layout.has_vectors {
+                            stage.copy_async::<V>(to, from, 0);
+                        } else {
+                            stage.copy_async::<1>(to, from, 0);
+                        }
+                    }
                 }
+                first += WARP_THREADS * width;
             }
             k += 1;
-        }
-    }
-
-    /// As [`copy_each`](Self::copy_each), of input `k` alone.
-    ///
-    /// # Safety
-    /// As there; vectors of `N` channels are aligned, and `N` divides `channels`.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn copy_input<const N: usize>(
-        &self,
-        k: usize,
-        position: usize,
-        stage: Shared<E>,
-        row: usize,
-        lane: usize,
-    ) {
-        let layout = self.layouts[k].strided();
-        let to = k * (TILE * WARP_THREADS * C) + row * (WARP_THREADS * C);
-        let mut first = lane * N;
-        while first < STEPS * (WARP_THREADS * C) {
-            let (step, channel) = (first / (WARP_THREADS * C), first % (WARP_THREADS * C));
-            let position = position + step;
-            if position < self.len && channel < self.channels {
-                let position = if S::IS_OF_NEXT[k] {
-                    (position + 1).min(self.len - 1)
-                } else {
-                    position
-                };
-                let from = layout.element(index::<D>(position, 1, self.len), channel);
-                // SAFETY: the position and the channels lie in the strip, the row and the channels in the stage.
-                unsafe { stage.copy_async::<N>(to + first, self.inputs[k], from) };
-            }
-            first += WARP_THREADS * N;
         }
     }
 

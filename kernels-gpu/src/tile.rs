@@ -22,13 +22,13 @@ pub struct Row<
     const V: usize,
     const O: usize = 1,
 > {
-    /// From the row on; with a mask, where their layouts count from.
+    /// From the row on; with a mask, from its first step in memory on.
     inputs: [Global<E>; I],
     layouts: [S::Layout; I],
     outputs: [Global<E>; O],
     /// Steps.
     len: usize,
-    /// Whether the vectors that begin at multiples of `V` positions are aligned in every array; with a mask, in every output.
+    /// Whether the vectors that begin at multiples of `V` positions are vectors, and aligned, in every array.
     aligned: bool,
     /// Whether the row has no initial state.
     fresh: bool,
@@ -131,49 +131,20 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         let mut i = 0;
         while i < I {
             let layout = layouts[i].strided();
-            // Vectors are counted from the end of the row in memory at which the scan begins. Without steps, nothing is there.
-            let begin = layout.element(index::<D>(0, 0, self.len), 0);
-            let has_vectors = self.len > 0
-                && layout.step == 1
-                // SAFETY: the steps follow each other, so that this is one of the row's ends in the input.
-                && unsafe { self.inputs[i].add(begin) }.is_aligned_to::<V>();
-            self.layouts[i] = S::Layout::of(Strided {
-                has_vectors,
-                ..layout
-            });
+            // Without steps, nothing is there.
+            if self.len > 0 {
+                // Vectors are counted from the end of the row in memory at which the scan begins.
+                let begin = index::<D>(0, 0, self.len);
+                // SAFETY: there is a step; where steps follow each other, the row has both its ends in the input.
+                self.aligned &= unsafe {
+                    self.inputs[i] = self.inputs[i].add(layout.offset);
+                    layout.step == 1 && self.inputs[i].add(begin).is_aligned_to::<V>()
+                };
+            }
+            self.layouts[i] = layouts[i];
             i += 1;
         }
         self
-    }
-
-    /// The vector of input `i` at `at`, with a mask; `streaming` is how it is read at once.
-    ///
-    /// # Safety
-    /// The vector lies in the row.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn vector(&self, i: usize, at: usize, streaming: bool) -> [E; V] {
-        let layout = self.layouts[i].strided();
-        // SAFETY: says the caller; where there are vectors, they are aligned.
-        unsafe {
-            if !layout.has_vectors {
-                core::array::from_fn(|j| self.inputs[i].read(layout.element(at + j, 0)))
-            } else if streaming {
-                self.inputs[i].read_vector_streaming(layout.element(at, 0))
-            } else {
-                self.inputs[i].read_vector(layout.element(at, 0))
-            }
-        }
-    }
-
-    /// The element of input `i` of the step at `at`.
-    #[inline(always)]
-    fn element(&self, i: usize, at: usize) -> usize {
-        if S::IS_MASKED {
-            self.layouts[i].strided().element(at, 0)
-        } else {
-            at
-        }
     }
 
     /// The row with this initial state, for a backward scan.
@@ -220,8 +191,6 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
                     if S::IS_OF_NEXT[i] {
                         let next = self.next(first, k * Self::SUBTILE + V - 1, valid);
                         self.vector_of_next(i, at, next)
-                    } else if S::IS_MASKED {
-                        self.vector(i, at, true)
                     } else {
                         self.inputs[i].read_vector_streaming(at)
                     }
@@ -230,6 +199,12 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
                 k += 1;
             }
         } else {
+            // Multiples of strides are not to take registers where there are vectors.
+            let layouts = if S::IS_MASKED {
+                self.layouts.map(|layout| layout.strided().opaque())
+            } else {
+                [Strided::default(); I]
+            };
             let mut k = 0;
             while k < K {
                 let mut j = 0;
@@ -241,7 +216,13 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
                         let [item] = S::gather(|i| {
                             let at = if S::IS_OF_NEXT[i] { next } else { at };
                             // SAFETY: the item lies in the row, since it is valid, and so does the next.
-                            [unsafe { self.inputs[i].read(self.element(i, at)) }]
+                            [unsafe {
+                                if S::IS_MASKED {
+                                    self.inputs[i].offset(layouts[i].way(at, 0)).read(0)
+                                } else {
+                                    self.inputs[i].read(at)
+                                }
+                            }]
                         });
                         items[k][j] = item;
                     }
@@ -272,12 +253,7 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         // Not read as what is read once: the next lane reads a part of it too.
         // SAFETY: says the caller.
         let (own, last) = unsafe {
-            let own: [E; V] = if S::IS_MASKED {
-                self.vector(i, at, false)
-            } else {
-                self.inputs[i].read_vector(at)
-            };
-            let next = self.element(i, next);
+            let own: [E; V] = self.inputs[i].read_vector(at);
             (order::<D, _, V>(own), self.inputs[i].read(next))
         };
         order::<D, _, V>(core::array::from_fn(|j| {

@@ -3,13 +3,15 @@
 use super::checks::same_bits;
 use super::data::uniform;
 use super::gpu::{CANARY, all_memory, can_split, little_memory, new_stream};
-use super::{Checked, OPERATIONS};
+use super::{Checked, OPERATIONS, options};
 use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer};
 use ptxscan::gpu::{DeviceOptions, DeviceView, DeviceViewMut, Gpu, Graph, Prepared};
 use ptxscan::half::bf16;
 use ptxscan::plan::{Strategy, strategies};
-use ptxscan::{Element, Error, Inclusion, Operation, Options, extents};
+use ptxscan::{Element, Error, Inclusion, Layout, Operation, Options, extents};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use std::fmt::Debug;
 
 /// The call fails, and says so.
@@ -176,6 +178,15 @@ impl Device {
         Ok(CurrentContext::synchronize()?)
     }
 
+    /// Clears the outputs.
+    fn clear(&mut self, host: &Host) -> Checked {
+        let new = Self::new(host)?;
+        self.last.copy_from(&new.last)?;
+        self.out.copy_from(&new.out)?;
+        // Streams of their own do not wait for these copies.
+        Ok(CurrentContext::synchronize()?)
+    }
+
     /// What a call gets.
     fn arguments(
         &mut self,
@@ -250,6 +261,185 @@ pub fn options(gpu: &Gpu) -> Checked {
         }
     }
     Ok(())
+}
+
+/// Inputs of any layouts, called and prepared, give the bits that row-major ones give; with and without other options.
+pub fn strided(gpu: &Gpu) -> Checked {
+    let _little = little_memory();
+    let plain = Which {
+        inclusion: Inclusion::Inclusive,
+        initial: false,
+        final_state: true,
+        reset: false,
+        packed: false,
+    };
+    let full = Which {
+        inclusion: Inclusion::Exclusive,
+        initial: true,
+        reset: true,
+        packed: true,
+        ..plain
+    };
+    for operation in OPERATIONS {
+        for shape in [[5, 1000, 1], [1, 70_000, 1], [2, 500, 40], [1, 5000, 67]] {
+            for (seed, which) in (0..6).flat_map(|seed| [(seed, plain), (seed, full)]) {
+                let which = Which {
+                    packed: which.packed && shape[0] == 1,
+                    ..which
+                };
+                let stream = new_stream()?;
+                let mut host = Host::new(operation, shape, which, 0);
+                let extents = extents::<f32>(operation, &shape, 1)?;
+                let rng = &mut StdRng::seed_from_u64(seed);
+                let (arrays, layouts) = options::strided(&mut host.inputs, extents, rng);
+                let context =
+                    |what: &str| format!("{what} {operation}, {shape:?}, {which:?}, {layouts:?}");
+                let want = host.scan(gpu)?;
+
+                let mut device = Device::new(&host)?;
+                device.inputs = arrays
+                    .iter()
+                    .map(|array| DeviceBuffer::from_slice(array))
+                    .collect::<Result<_, _>>()?;
+                CurrentContext::synchronize()?;
+                let (inputs, options, out) = device.arguments();
+                let options = options.layouts(&layouts);
+                gpu.scan_device(operation, &inputs, &shape, 1, options, out, &stream)?;
+                device.expect(&want, || context("a call of"))?;
+
+                let (_, options, _) = device.arguments();
+                let options = options.layouts(&layouts);
+                let mut prepared = gpu.prepare(operation, &shape, 1, &options, None)?;
+                for _ in 0..2 {
+                    device.clear(&host)?;
+                    let (inputs, options, out) = device.arguments();
+                    prepared.run(&inputs, options.layouts(&layouts), out, &stream)?;
+                    device.expect(&want, || context("a run of"))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Layouts that do not fit, or are not those that a run was prepared with; and a part of a larger array is as good as an array.
+pub fn layouts_that_do_not_fit(gpu: &Gpu) -> Checked {
+    let _little = little_memory();
+    let (operation, stream) = (Operation::CUMSUM, new_stream()?);
+    let memory: Vec<f32> = (0..16).map(|i| i as f32).collect();
+    let memory = DeviceBuffer::from_slice(&memory)?;
+    let mut out = DeviceBuffer::from_slice(&[CANARY; 6])?;
+    CurrentContext::synchronize()?;
+    let plain = DeviceOptions::<f32>::new;
+    let layout = Layout {
+        offset: 9,
+        outer: 3,
+        len: 1,
+        inner: 0,
+    };
+    let mut scan = |layouts: &[Layout]| {
+        let (inputs, out, options) = ([(&memory).into()], (&mut out).into(), plain());
+        let options = options.layouts(layouts);
+        gpu.scan_device(operation, &inputs, &[2, 3], 1, options, out, &stream)
+    };
+    let (expected, got) = (1, 2);
+    let error = Error::LayoutCount {
+        operation,
+        expected,
+        got,
+    };
+    expect(scan(&[layout; 2]), &error)?;
+    let outside = |got| Error::LayoutOutOfBounds {
+        operation,
+        argument: "x",
+        expected: 16,
+        got,
+    };
+    let wrong = [
+        (
+            Layout {
+                offset: 11,
+                ..layout
+            },
+            (11, 16),
+        ),
+        (
+            Layout {
+                outer: -10,
+                ..layout
+            },
+            (-1, 11),
+        ),
+    ];
+    for (layout, got) in wrong {
+        expect(scan(&[layout]), &outside(got))?;
+    }
+    scan(&[layout])?;
+    let sums = [9.0, 19.0, 30.0, 12.0, 25.0, 39.0];
+    same_bits(&out.as_host_vec()?, &sums, || "a part".to_owned())?;
+    // It needs no kernel that knows of layouts, and can be split.
+    let layouts = [layout];
+    let options = plain().layouts(&layouts);
+    let prepared = gpu.prepare(operation, &[2, 3], 1, &options, Some(Strategy::SplitRows));
+    if can_split(gpu) {
+        prepared?;
+    }
+
+    let layouts = [Layout { len: 2, ..layout }];
+    let options = || plain().layouts(&layouts);
+    let negative = [Layout {
+        offset: 1,
+        len: -1,
+        ..layout
+    }];
+    let error = Error::LayoutOutOfBounds {
+        operation,
+        argument: "x",
+        expected: isize::MAX as usize / size_of::<f32>(),
+        got: (-1, 4),
+    };
+    let got = gpu.prepare(operation, &[2, 3], 1, &plain().layouts(&negative), None);
+    expect(got, &error)?;
+    let mut prepared = gpu.prepare(operation, &[2, 3], 1, &options(), None)?;
+    let error = Error::NotAsPrepared {
+        operation,
+        option: "layouts",
+    };
+    let others = [layout];
+    let got = prepared.run(
+        &[(&memory).into()],
+        plain().layouts(&others),
+        (&mut out).into(),
+        &stream,
+    );
+    expect(got, &error)?;
+    let short = DeviceView::from(&memory).slice(0..15).ok_or("a part")?;
+    let got = prepared.run(&[short], options(), (&mut out).into(), &stream);
+    let error = Error::LayoutOutOfBounds {
+        operation,
+        argument: "x",
+        expected: 15,
+        got: (9, 16),
+    };
+    expect(got, &error)?;
+
+    // An output between the elements of the input.
+    let address = memory.as_device_ptr().as_raw();
+    // SAFETY: the elements lie in `memory`, and nothing is written to them.
+    let between = unsafe { DeviceViewMut::from_raw_parts(address + 4 * 5, 6) };
+    let layouts = [Layout {
+        offset: 0,
+        outer: 12,
+        ..layout
+    }];
+    let (inputs, options) = ([(&memory).into()], plain().layouts(&layouts));
+    let got = gpu.scan_device(operation, &inputs, &[2, 3], 1, options, between, &stream);
+    let error = Error::Overlap {
+        operation,
+        output: "out",
+        argument: "x",
+    };
+    expect(got, &error)
 }
 
 /// States of halves are `f32`, in buffers of bytes.

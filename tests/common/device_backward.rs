@@ -5,6 +5,7 @@ use super::checks::same_bits;
 use super::data::uniform;
 use super::device::{expect, resets, sequences};
 use super::gpu::{CANARY, all_memory, little_memory, new_stream};
+use super::options::strided as strided_arrays;
 use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer};
 use ptxscan::gpu::{
@@ -12,7 +13,11 @@ use ptxscan::gpu::{
 };
 use ptxscan::half::bf16;
 use ptxscan::plan::strategies;
-use ptxscan::{BackwardOptions, Cpu, Direction, Element, Error, Operation, extents};
+use ptxscan::{
+    BackwardOptions, Cpu, Direction, Element, Error, Layout, Operation, Operator, extents,
+};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
 
@@ -273,6 +278,65 @@ pub fn options(gpu: &Gpu) -> Checked {
                     prepared.run(inputs, options, out, &stream)?;
                     device.expect(&host.gradient()?, || context("a run of"))?;
                 }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The gradient from inputs of any layouts is that from row-major ones, with every option or none.
+pub fn strided(gpu: &Gpu) -> Checked {
+    let _little = little_memory();
+    let none = Which {
+        initial: false,
+        d_initial: false,
+        d_final: false,
+        reset: false,
+        packed: false,
+    };
+    for direction in DIRECTIONS {
+        for shape in [[1, 5000, 1], [1, 500, 40], [1, 3000, 67]] {
+            for (seed, which) in (0..5).flat_map(|seed| [(seed, none), (seed, Which::ALL)]) {
+                let stream = new_stream()?;
+                let mut host = Host::new(direction, shape, which, 0);
+                let extents = extents::<f32>(Operation::AFFINE_SCAN, &shape, 1)?;
+                let rng = &mut StdRng::seed_from_u64(seed);
+                let (arrays, layouts) = strided_arrays(&mut host.inputs, extents, rng);
+                let layouts: [Layout; 3] = layouts[..].try_into()?;
+                let context = |what: &str| {
+                    format!("{what} the gradient, {direction:?}, {shape:?}, {which:?}, {layouts:?}")
+                };
+                let want = host.gradient()?;
+
+                let mut device = Device::new(&host)?;
+                for (to, from) in device.inputs.iter_mut().zip(&arrays) {
+                    *to = DeviceBuffer::from_slice(from)?;
+                }
+                CurrentContext::synchronize()?;
+                let (inputs, options, out) = device.arguments();
+                let options = options.layouts(&layouts);
+                gpu.affine_scan_backward_device(
+                    direction, inputs, &shape, 1, options, out, &stream,
+                )?;
+                device.expect(&want, || context("a call of"))?;
+
+                let (_, options, _) = device.arguments();
+                let options = options.layouts(&layouts);
+                let mut prepared = gpu.prepare_backward(direction, &shape, 1, &options, None)?;
+                let (inputs, options, out) = device.arguments();
+                prepared.run(inputs, options.layouts(&layouts), out, &stream)?;
+                device.expect(&want, || context("a run of"))?;
+                let error = Error::NotAsPrepared {
+                    operation: Operation::new(Operator::AffineScan, direction),
+                    option: "layouts",
+                };
+                let (inputs, options, out) = device.arguments();
+                let other = layouts.map(|layout| Layout {
+                    outer: layout.outer + 1,
+                    ..layout
+                });
+                let got = prepared.run(inputs, options.layouts(&other), out, &stream);
+                expect(got, &error)?;
             }
         }
     }

@@ -69,6 +69,17 @@ pub(crate) fn device_fence() {
     unsafe { llvm_device_fence() }
 }
 
+#[inline(always)]
+pub(crate) fn opaque(value: u64) -> u64 {
+    let result: u64;
+    // SAFETY: a move from one register to another. It is not pure, so that it stays where it is.
+    unsafe {
+        asm!("mov.b64 {0}, {1};", out(reg64) result, in(reg64) value,
+            options(nomem, nostack, preserves_flags));
+    }
+    result
+}
+
 /// # Safety
 /// As [`crate::thread::sync_threads`].
 #[inline(always)]
@@ -185,6 +196,14 @@ unsafe fn write<T: Scalar, const N: usize>(pointer: *mut T, values: [T; N]) {
 pub(crate) unsafe fn global_add<T>(pointer: *mut T, elements: usize) -> *mut T {
     // SAFETY: the result stays in the allocation, says the caller.
     unsafe { pointer.add(elements) }
+}
+
+/// # Safety
+/// As [`crate::Global::offset`].
+#[inline(always)]
+pub(crate) unsafe fn global_offset<T>(pointer: *mut T, elements: isize) -> *mut T {
+    // SAFETY: the result stays in the allocation, says the caller.
+    unsafe { pointer.offset(elements) }
 }
 
 #[inline(always)]

@@ -37,6 +37,19 @@ impl<T: Scalar> Global<T> {
         Self { pointer }
     }
 
+    /// The view from element `elements` of this one on, which may be one before it.
+    ///
+    /// # Safety
+    /// The new start lies in the allocation or at its end.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn offset(self, elements: isize) -> Self {
+        // SAFETY: the caller's obligation is the callee's.
+        let pointer = unsafe { imp::global_offset(self.pointer, elements) };
+        Self { pointer }
+    }
+
     /// Whether accesses of `N` elements at once are aligned from the view's start on.
     #[inline(always)]
     #[must_use]

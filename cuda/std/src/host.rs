@@ -50,6 +50,7 @@ absent! {
     [unsafe] sync_threads[]();
     [] lane_id[]() -> u32;
     [] note_caller[]();
+    [] opaque[](u64) -> u64;
     [unsafe] shuffle_idx[](u32, u32, u32) -> u32;
     [unsafe] shuffle_up[](u32, u32, u32) -> u32;
     [unsafe] shuffle_down[](u32, u32, u32) -> u32;
@@ -59,6 +60,7 @@ absent! {
     [unsafe] vote_ballot[](u32, bool) -> u32;
     [unsafe] sync_warp[](u32);
     [unsafe] global_add[T](GlobalPointer<T>, usize) -> GlobalPointer<T>;
+    [unsafe] global_offset[T](GlobalPointer<T>, isize) -> GlobalPointer<T>;
     [] global_address[T](GlobalPointer<T>) -> usize;
     [unsafe] global_read[T: Scalar, const N: usize](GlobalPointer<T>, usize) -> [T; N];
     [unsafe] global_read_streaming[T: Scalar, const N: usize](GlobalPointer<T>, usize) -> [T; N];

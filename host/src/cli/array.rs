@@ -3,7 +3,7 @@
 //! The data is not copied: an input is mapped into memory, and an output is computed into the mapped file. If another
 //! process truncates an input meanwhile, this one is ended by SIGBUS; the output's place is then as it was before.
 
-use super::npy::{Dtype, Error, Header, preamble};
+use super::npy::{Dtype, Error, Header, Order, preamble};
 use super::replacement::Replacement;
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use std::fs::{self, File, OpenOptions};
@@ -28,6 +28,7 @@ impl Opened {
 /// An array in a file, read-only.
 pub struct Input<T> {
     shape: Vec<usize>,
+    order: Order,
     data: Data<T>,
 }
 
@@ -44,8 +45,19 @@ impl<T: Dtype> Input<T> {
         Opened::new(path).and_then(Self::read)
     }
 
-    /// Checks that the file holds just an array of `T`s in C order.
+    /// As [`read`](Self::read), in C order.
+    pub fn read_in_c_order(opened: Opened) -> Result<Self, Error> {
+        match opened.header.order() {
+            Order::C => Self::read(opened),
+            Order::Fortran => Err(Error::FortranOrder {
+                shape: opened.header.shape,
+            }),
+        }
+    }
+
+    /// Checks that the file holds just an array of `T`s.
     pub fn read(Opened { mut file, header }: Opened) -> Result<Self, Error> {
+        let order = header.order();
         let expected = header.data_bytes::<T>()?;
         let length_error = |got| Error::DataLength {
             shape: header.shape.clone(),
@@ -69,6 +81,7 @@ impl<T: Dtype> Input<T> {
             {
                 return Ok(Self {
                     shape: header.shape,
+                    order,
                     data: Data::Mapped { map, start },
                 });
             }
@@ -76,6 +89,7 @@ impl<T: Dtype> Input<T> {
         let data = copy(&mut file, expected, length_error)?;
         Ok(Self {
             shape: header.shape,
+            order,
             data: Data::Copied(data),
         })
     }
@@ -83,6 +97,11 @@ impl<T: Dtype> Input<T> {
     /// The array's shape.
     pub fn shape(&self) -> &[usize] {
         &self.shape
+    }
+
+    /// In which order its elements follow each other.
+    pub fn order(&self) -> Order {
+        self.order
     }
 
     /// The array's elements.
@@ -149,8 +168,8 @@ enum Buffer<T> {
 
 impl<T: Dtype> Output<T> {
     /// An array of `shape`, all zeros, for the file at `path`.
-    pub fn create(path: &Path, shape: &[usize]) -> Result<Self, Error> {
-        let preamble = preamble::<T>(shape);
+    pub fn create(path: &Path, shape: &[usize], order: Order) -> Result<Self, Error> {
+        let preamble = preamble::<T>(shape, order);
         let elements = shape.iter().product();
         let target = Target::open(path).map_err(Error::Write)?;
         let data = match &target {

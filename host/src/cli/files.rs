@@ -2,15 +2,16 @@
 
 use super::array::{Input, Opened, Output};
 use super::format::Tuple;
-use super::npy::{Bool, Dtype, Error};
+use super::npy::{Bool, Dtype, Error, Order};
 use super::{BackendChoice, Failure, Outcome, Result};
 use ptxscan::half::f16;
 use ptxscan::num_complex::Complex;
-use ptxscan::{Element, Operation, Options};
+use ptxscan::{Element, Layout, Operation, Options};
 use std::path::{Path, PathBuf};
 
-const LONG_HELP: &str = "Files are .npy files in C order, as numpy.save writes them, of one type: float16, float32, float64, \
-                         complex64, or (sums only) int32 or int64. OUT may be one of the inputs: it appears, or is \
+const LONG_HELP: &str = "Files are .npy files, as numpy.save writes them, of one type: float16, float32, float64, \
+                         complex64, or (sums only) int32 or int64. OUT is in Fortran order if all that is read is, \
+                         else in C order. It may be one of the inputs: it appears, or is \
                          replaced, when the result is complete, and not at all after an error.\n\n\
                          States are an array of the shape without the axis; with --boundaries, the number of sequences is \
                          in the place of the axis's extent. Those of float16 arrays are of float32.";
@@ -171,6 +172,26 @@ impl Common {
             Ok(axis) => axis,
             Err(_) => shape.len() - self.axis.unsigned_abs(),
         };
+        if !self.has_arrays() && inputs.iter().all(|input| input.order() == Order::Fortran) {
+            // It is the C order of the axes the other way round, for the result too.
+            let reversed: Vec<usize> = shape.iter().rev().copied().collect();
+            let axis = (shape.len() - 1 - axis) as isize;
+            let engine = self.backend.engine()?;
+            let mut output = self.create(shape, Order::Fortran)?;
+            let slices: Vec<&[T]> = inputs.iter().map(Input::data).collect();
+            let (options, out) = (self.options(), output.data());
+            engine.scan_with_into(operation, &slices, &reversed, axis, options, out)?;
+            return self.commit(output);
+        }
+        let layouts = paths.iter().zip(&inputs).map(|(path, input)| {
+            let strides = input.order().strides(shape);
+            let layout = Layout::new(shape, &strides, self.axis);
+            layout.ok_or_else(|| {
+                let shape = shape.to_vec();
+                Failure::file(path)(Error::FortranOrder { shape })
+            })
+        });
+        let layouts = layouts.collect::<Result<Vec<_>>>()?;
         let boundaries = self.boundaries.as_deref().map(boundaries).transpose()?;
         let mut states = shape.to_vec();
         match &boundaries {
@@ -188,16 +209,13 @@ impl Common {
         let reset: Option<Vec<bool>> =
             reset.map(|mask| mask.data().iter().map(|&reset| reset.into()).collect());
         let engine = self.backend.engine()?;
-        let create_state =
-            |path: &PathBuf| Output::<T::State>::create(path, &states).map_err(Failure::file(path));
-        let write_failure = Failure::file(&self.output);
-        let mut output = Output::create(&self.output, shape).map_err(&write_failure)?;
+        let create_state = |path: &PathBuf| {
+            Output::<T::State>::create(path, &states, Order::C).map_err(Failure::file(path))
+        };
+        let mut output = self.create(shape, Order::C)?;
         let mut final_state = self.final_state.as_ref().map(create_state).transpose()?;
 
-        let mut options = Options::new();
-        if self.exclusive {
-            options = options.exclusive();
-        }
+        let mut options = self.options().layouts(&layouts);
         if let Some(initial) = &initial {
             options = options.initial(initial.data());
         }
@@ -212,17 +230,50 @@ impl Common {
         }
         let slices: Vec<&[T]> = inputs.iter().map(Input::data).collect();
         engine.scan_with_into(operation, &slices, shape, self.axis, options, output.data())?;
-        output.commit().map_err(&write_failure)?;
+        self.commit(output)?;
         if let (Some(file), Some(path)) = (final_state, &self.final_state) {
             file.commit().map_err(Failure::file(path))?;
         }
+        Ok(Outcome::Good)
+    }
+
+    /// Whether there are arrays besides the tensors.
+    fn has_arrays(&self) -> bool {
+        let Self {
+            initial,
+            final_state,
+            reset,
+            boundaries,
+            ..
+        } = self;
+        [initial, final_state, reset, boundaries]
+            .into_iter()
+            .any(Option::is_some)
+    }
+
+    /// The options that are no arrays.
+    fn options<T: Element>(&self) -> Options<'_, T> {
+        if self.exclusive {
+            Options::new().exclusive()
+        } else {
+            Options::new()
+        }
+    }
+
+    fn create<T: Dtype>(&self, shape: &[usize], order: Order) -> Result<Output<T>> {
+        Output::create(&self.output, shape, order).map_err(Failure::file(&self.output))
+    }
+
+    fn commit<T: Dtype>(&self, output: Output<T>) -> Result<Outcome> {
+        output.commit().map_err(Failure::file(&self.output))?;
         Ok(Outcome::Good)
     }
 }
 
 /// The array of an option, which is to be of `shape`.
 fn option<T: Dtype>(path: &Path, shape: &[usize]) -> Result<Input<T>> {
-    let input = Input::<T>::open(path).map_err(Failure::file(path))?;
+    let opened = Opened::new(path).and_then(Input::<T>::read_in_c_order);
+    let input = opened.map_err(Failure::file(path))?;
     if input.shape() == shape {
         Ok(input)
     } else {

@@ -132,6 +132,32 @@ fn beginning(text: &str) -> String {
     beginning
 }
 
+/// In which order elements follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// The last index runs first.
+    C,
+    /// The first index runs first.
+    Fortran,
+}
+
+impl Order {
+    /// How many elements are from an index to the next along each axis.
+    pub fn strides(self, shape: &[usize]) -> Vec<isize> {
+        let mut strides = vec![0; shape.len()];
+        let mut elements = 1;
+        let mut set = |axis: usize| {
+            strides[axis] = elements;
+            elements *= shape[axis] as isize;
+        };
+        match self {
+            Self::C => (0..shape.len()).rev().for_each(&mut set),
+            Self::Fortran => (0..shape.len()).for_each(&mut set),
+        }
+        strides
+    }
+}
+
 /// A header, as it is written.
 pub struct Header {
     /// With its quotation marks, or the list that describes a structured type.
@@ -226,7 +252,19 @@ impl Header {
         }
     }
 
-    /// Checks that the data are `T`s in C order, and gives their number of bytes.
+    /// The order of the data, which can be either where both are the same: with at most one extent above 1, or with no elements.
+    pub fn order(&self) -> Order {
+        let shape = &self.shape;
+        let has_order =
+            shape.iter().filter(|&&extent| extent > 1).count() > 1 && !shape.contains(&0);
+        if self.fortran_order && has_order {
+            Order::Fortran
+        } else {
+            Order::C
+        }
+    }
+
+    /// Checks that the data are `T`s, and gives their number of bytes.
     pub fn data_bytes<T: Dtype>(&self) -> Result<usize, Error> {
         if !self.is::<T>() {
             return Err(Error::Dtype {
@@ -236,14 +274,6 @@ impl Header {
             });
         }
         let shape = &self.shape;
-        // With at most one extent above 1, or with no elements, both orders are the same.
-        let has_order =
-            shape.iter().filter(|&&extent| extent > 1).count() > 1 && !shape.contains(&0);
-        if self.fortran_order && has_order {
-            return Err(Error::FortranOrder {
-                shape: shape.clone(),
-            });
-        }
         if shape.contains(&0) {
             return Ok(0);
         }
@@ -280,15 +310,19 @@ fn unquote(text: &str) -> Option<&str> {
         .find_map(|&quote| text.strip_prefix(quote)?.strip_suffix(quote))
 }
 
-/// Everything before the data of an array of `T`s in C order, byte for byte as numpy writes it.
-pub fn preamble<T: Dtype>(shape: &[usize]) -> Vec<u8> {
+/// Everything before the data of an array of `T`s, byte for byte as numpy writes it.
+pub fn preamble<T: Dtype>(shape: &[usize], order: Order) -> Vec<u8> {
+    let (order, growing) = match order {
+        Order::C => ("False", shape.first()),
+        Order::Fortran => ("True", shape.last()),
+    };
     let mut text = format!(
-        "{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}",
+        "{{'descr': '{}', 'fortran_order': {order}, 'shape': {}, }}",
         T::DESCR,
         Tuple(shape)
     );
-    // numpy leaves room for the first extent to grow in place to any 64-bit number.
-    if let Some(extent) = shape.first() {
+    // numpy leaves room for the outermost extent to grow in place to any 64-bit number.
+    if let Some(extent) = growing {
         let room = 21_usize.saturating_sub(extent.to_string().len());
         text.push_str(&" ".repeat(room));
     }
@@ -317,7 +351,7 @@ mod tests {
         // The last ones do not fit into a header of format 1.0.
         for rank in (0..70).chain([21_000, 21_001, 30_000]) {
             let shape: Vec<usize> = (0..rank).map(|axis| axis % 3 * 5).collect();
-            let bytes = preamble::<f32>(&shape);
+            let bytes = preamble::<f32>(&shape, Order::C);
             assert_eq!(bytes.len() % 64, 0);
             assert_eq!(bytes[6..8], if rank < 21_000 { [1, 0] } else { [2, 0] });
             let mut rest = bytes.as_slice();
@@ -325,6 +359,14 @@ mod tests {
             assert_eq!(header.shape, shape);
             assert!(!header.fortran_order && rest.is_empty());
         }
+    }
+
+    #[test]
+    fn strides_are_products_of_the_extents_that_run_first() {
+        let shape = [2, 3, 5];
+        assert_eq!(Order::C.strides(&shape), [15, 5, 1]);
+        assert_eq!(Order::Fortran.strides(&shape), [1, 2, 6]);
+        assert_eq!(Order::Fortran.strides(&[]), []);
     }
 
     #[test]

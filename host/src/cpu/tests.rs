@@ -107,6 +107,29 @@ fn what_is_not_finite_leaves_other_channels_as_they_are() {
     assert!(poisoned[count - 5].is_finite());
 }
 
+fn layout(offset: usize, outer: isize, len: isize, inner: isize) -> Layout {
+    Layout {
+        offset,
+        outer,
+        len,
+        inner,
+    }
+}
+
+/// The elements of a tensor where a layout has them; elsewhere there are NaNs.
+fn scattered(dense: &[f32], layout: Layout, [outer, len, inner]: [usize; 3]) -> Vec<f32> {
+    let at = |index: usize| {
+        let (step, i) = (index / inner, index % inner);
+        layout.at(step / len, step % len, i)
+    };
+    let end = (0..outer * len * inner).map(at).max().unwrap_or(0) + 1;
+    let mut array = vec![f32::NAN; end];
+    for (index, &value) in dense.iter().enumerate() {
+        array[at(index)] = value;
+    }
+    array
+}
+
 /// With every option at once, the work is cut in each way, also into waves of chunks.
 #[test]
 fn options_hold_across_every_cut() {
@@ -129,7 +152,7 @@ fn options_hold_across_every_cut() {
         let reset: Vec<bool> = (0..outer * len).map(|step| step % 1999 == 1234).collect();
         for operation in [Operation::AFFINE_SCAN, Operation::REVERSE_AFFINE_SCAN] {
             let extents = crate::extents::<f32>(operation, &shape, 1).expect("a shape");
-            let options = || {
+            let scan_options = || {
                 let options = Options::new().exclusive().initial(&initial).reset(&reset);
                 match boundaries {
                     Some(boundaries) => options.boundaries(boundaries),
@@ -146,18 +169,38 @@ fn options_hold_across_every_cut() {
             };
             let exact = |got: &[f32]| got.iter().map(|&x| x.into()).collect::<Vec<f64>>();
             let inputs: [&[f32]; 2] = [&a, &b];
-            let want = reference::scan(operation, &inputs, extents, &options());
+            let want = reference::scan(operation, &inputs, extents, &scan_options());
             // Any values do for h.
             let with_h: [&[f32]; 3] = [&a, &b, &dh];
+            // The same tensors, each in another layout: the other way round, in Fortran order, and with gaps.
+            let (l, i) = (len as isize, inner as isize);
+            let layouts = [
+                layout(count - 1, -l * i, -i, -1),
+                layout(0, 1, outer as isize, outer as isize * l),
+                layout(3, (l + 1) * (i + 2), i + 2, 1),
+            ];
+            let arrays: Vec<Vec<f32>> = layouts
+                .iter()
+                .zip(with_h)
+                .map(|(&layout, dense)| scattered(dense, layout, shape))
+                .collect();
+            let arrays: [&[f32]; 3] = std::array::from_fn(|k| &arrays[k][..]);
             let gradients =
                 reference::affine_scan_backward(operation.direction, with_h, extents, &backward());
             for cpu in &pools {
                 let context = format!("{operation} of {shape:?} on {} threads", cpu.threads());
                 let mut last = vec![f32::NAN; states];
-                let options = options().final_state(&mut last);
+                let options = scan_options().final_state(&mut last);
                 let got = cpu.scan_with(operation, &inputs, &shape, 1, options);
                 assert!(exact(&got.expect("it scans")) == want.out, "{context}");
                 assert!(exact(&last) == want.final_state, "{context}");
+
+                let options = scan_options().layouts(&layouts[..2]);
+                let got = cpu.scan_with(operation, &arrays[..2], &shape, 1, options);
+                assert!(
+                    exact(&got.expect("it scans")) == want.out,
+                    "strided, {context}"
+                );
 
                 let mut d_initial = vec![f32::NAN; states];
                 let options = backward().d_initial(&mut d_initial);
@@ -167,6 +210,12 @@ fn options_hold_across_every_cut() {
                 assert!(exact(&da) == gradients.da, "da, {context}");
                 assert!(exact(&db) == gradients.db, "db, {context}");
                 assert!(exact(&d_initial) == gradients.d_initial, "{context}");
+
+                let options = backward().layouts(&layouts);
+                let got = cpu.affine_scan_backward(direction, arrays, &shape, 1, options);
+                let [da, db] = got.expect("it scans");
+                assert!(exact(&da) == gradients.da, "da, strided, {context}");
+                assert!(exact(&db) == gradients.db, "db, strided, {context}");
             }
         }
     }

@@ -445,6 +445,18 @@ mod tests {
         unsafe { DeviceViewMut::from_raw_parts(address, len) }
     }
 
+    /// A part of an array, one with gaps, and one that is reversed.
+    const LAYOUTS: [Layout; 3] = [layout(2, 3, 1), layout(0, 4, 1), layout(5, -3, -1)];
+
+    const fn layout(offset: usize, outer: isize, len: isize) -> Layout {
+        Layout {
+            offset,
+            outer,
+            len,
+            inner: 0,
+        }
+    }
+
     fn options() -> DeviceOptions<'static, f32> {
         DeviceOptions::new()
     }
@@ -654,6 +666,7 @@ mod tests {
                 .final_state(view_mut(8, 2))
                 .reset(view(16, 6))
                 .boundaries(&[0, 2, 6])
+                .layouts(&LAYOUTS[..1])
         };
         assert_eq!(full().0.difference(&full().0.kind()), None);
         assert_eq!(options().0.difference(&options().0.kind()), None);
@@ -662,7 +675,8 @@ mod tests {
             .exclusive()
             .initial(view(100, 2))
             .final_state(view_mut(108, 2))
-            .reset(view(116, 6));
+            .reset(view(116, 6))
+            .layouts(&LAYOUTS[..1]);
         assert_eq!(others.0.difference(&full().0.kind()), None);
         let different = [
             (options().exclusive(), "inclusion"),
@@ -670,10 +684,19 @@ mod tests {
             (options().final_state(view_mut(8, 2)), "final_state"),
             (options().reset(view(16, 6)), "reset"),
             (options().boundaries(&[0, 6]), "boundaries"),
+            (options().layouts(&LAYOUTS[..1]), "layouts"),
         ];
         for (other, option) in different {
             assert_eq!(other.0.difference(&options().0.kind()), Some(option));
         }
+        let layouts = options().layouts(&LAYOUTS[1..2]);
+        let difference = options()
+            .layouts(&LAYOUTS[..1])
+            .0
+            .difference(&layouts.0.kind());
+        assert_eq!(difference, Some("layouts"));
+        let difference = options().0.difference(&layouts.0.kind());
+        assert_eq!(difference, Some("layouts"));
         let boundaries = full().boundaries(&[0, 3, 6]);
         assert_eq!(
             boundaries.0.difference(&full().0.kind()),
@@ -698,6 +721,7 @@ mod tests {
             (backward().d_final(view(0, 2)), "d_final"),
             (backward().reset(view(16, 6)), "reset"),
             (backward().boundaries(&[0, 6]), "boundaries"),
+            (backward().layouts(&LAYOUTS), "layouts"),
         ];
         for (other, option) in different {
             assert_eq!(other.0.difference(&backward().0.kind()), Some(option));
@@ -730,6 +754,11 @@ mod tests {
                 longest: 4,
             }));
         assert_eq!(full.0.planned(AFFINE, extents), expected);
+        let strided = backward().layouts(&LAYOUTS).0.planned(AFFINE, extents);
+        let narrowed = layout::narrowed(Some(&LAYOUTS), extents);
+        assert!(narrowed.is_some());
+        let expected = builder().gradient(true).layouts(narrowed.as_deref());
+        assert_eq!(strided, expected);
         let exclusive = builder().options(Options::EXCLUSIVE);
         let scan = self::options().exclusive();
         assert_eq!(scan.0.planned(AFFINE, extents), exclusive);

@@ -110,6 +110,10 @@ pub(crate) unsafe fn vote_ballot(mask: u32, predicate: bool) -> u32 {
     warp_call(caller, WarpFunction::VoteBallot, mask, predicate.into(), 0)
 }
 
+pub(crate) fn opaque(value: u64) -> u64 {
+    value
+}
+
 /// # Safety
 /// As [`crate::warp::sync_warp`].
 #[track_caller]
@@ -122,6 +126,19 @@ pub(crate) unsafe fn sync_warp(mask: u32) {
 #[track_caller]
 pub(crate) unsafe fn global_add<T>(pointer: GlobalPointer<T>, elements: usize) -> GlobalPointer<T> {
     machine().global_at(Location::caller(), AccessKind::View, pointer, elements, 0)
+}
+
+/// # Safety
+/// As [`crate::Global::offset`].
+#[track_caller]
+pub(crate) unsafe fn global_offset<T>(
+    pointer: GlobalPointer<T>,
+    elements: isize,
+) -> GlobalPointer<T> {
+    // What is before the allocation is far behind it in wrapping arithmetic.
+    let element = pointer.element.wrapping_add_signed(elements);
+    let first = pointer.with_element(0);
+    machine().global_at(Location::caller(), AccessKind::View, first, element, 0)
 }
 
 pub(crate) fn global_address<T>(pointer: GlobalPointer<T>) -> usize {
