@@ -28,7 +28,7 @@ pub struct Row<
     outputs: [Global<E>; O],
     /// Steps.
     len: usize,
-    /// Whether the vectors that begin at multiples of `V` positions are vectors, and aligned, in every array.
+    /// Whether what begins at multiples of `V` positions is a vector, and aligned, in every array.
     aligned: bool,
     /// Whether the row has no initial state.
     fresh: bool,
@@ -87,7 +87,7 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
                 o += 1;
             }
             if S::IS_MASKED {
-                // Later.
+                // `with_layouts` does that.
             } else {
                 let mut i = 0;
                 while i < I {

@@ -135,6 +135,13 @@ mod memory_errors {
             matches!(kind, FaultKind::OutOfBounds { access: a, .. } if *a == access)
         };
         fail(&Launch::new(1, 1), || global(9), is_view);
+        let from_the_third = |n| unsafe { ignore(mark!(0, x.view().add(2).offset(n))) };
+        for inside in [-2, -1, 0, 6] {
+            pass(&Launch::new(1, 1), || from_the_third(inside));
+        }
+        for outside in [-3, 7, isize::MIN, isize::MAX] {
+            fail(&Launch::new(1, 1), || from_the_third(outside), is_view);
+        }
         let shared = |n| unsafe { mark!(0, shared::dynamic_shared_mem::<u32>().add(n)) };
         let launch = Launch::new(1, 1).shared_bytes(32);
         pass(&launch, || ignore(shared(8)));
