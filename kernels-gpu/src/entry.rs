@@ -12,6 +12,7 @@ use crate::{
     tiling::{
         columns::lane_channels,
         rows::{subtiles, vector},
+        split_columns,
     },
 };
 use core::marker::PhantomData;
@@ -64,7 +65,7 @@ pub enum Strategy {
     /// Steps are neighbours, many blocks scan a row: [`scan_split_rows`], with the numbers (rows, len, options).
     SplitRows,
     /// Steps lie `inner` elements apart, many blocks scan a strip: [`scan_split_columns`], with the numbers
-    /// (outer, len, inner, carriers, options).
+    /// (outer, len, inner, options).
     SplitColumns,
 }
 
@@ -182,7 +183,7 @@ macro_rules! kernels {
     (@numbers Rows $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len flags options) $($rest)* } };
     (@numbers Columns $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner stages flags options) $($rest)* } };
     (@numbers SplitRows $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len options) $($rest)* } };
-    (@numbers SplitColumns $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner carriers options) $($rest)* } };
+    (@numbers SplitColumns $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner options) $($rest)* } };
     (@parameters ($($number:ident)*) [$($output:ident)*] [$($input:ident)*]) => {
         &[
             $(stringify!($input),)* $(stringify!($output),)*
@@ -199,7 +200,7 @@ macro_rules! kernels {
         kernels!(@numbers SplitRows function $outputs $inputs $element scan_split_rows [] [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
     };
     (@kernel $outputs:tt $inputs:tt $element:ident SplitColumns $($rest:tt)*) => {
-        kernels!(@numbers SplitColumns function $outputs $inputs $element scan_split_columns [] [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
+        kernels!(@numbers SplitColumns function $outputs $inputs $element scan_split_columns [] [] [{ split_columns::lane_channels(INPUTS, size_of::<$element>()) }] $($rest)*);
     };
     (@function ($($number:ident)*) [$($output:ident)*] [$($input:ident)*] $element:ident $body:ident [$($outputs:tt)?] [$($subtiles:tt)?] [$($channels:tt)?] $step:ty, $order:ident $name:ident) => {
         #[doc = concat!("[`", stringify!($body), "`] of `", stringify!($step), "`, [`", stringify!($order), "`], elements ", stringify!($element), ".")]

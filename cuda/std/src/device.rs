@@ -445,9 +445,9 @@ pub(crate) unsafe fn copy_async<T: Scalar, const N: usize>(
             options(pure, nomem, nostack, preserves_flags));
         let shared = shared as u32;
         let policy = streaming_policy();
-        // Only copies of 16 bytes can pass by the L1 cache.
+        // Only copies of 16 bytes can pass by the L1 cache. The rest of a line is for another block, where this one takes half of it.
         match N * size_of::<T>() {
-            16 => asm!("cp.async.cg.shared.global.L2::cache_hint [{0}], [{1}], 16, {2};",
+            16 => asm!("cp.async.cg.shared.global.L2::cache_hint.L2::128B [{0}], [{1}], 16, {2};",
                 in(reg32) shared, in(reg64) source, in(reg64) policy,
                 options(nostack, preserves_flags)),
             8 => asm!("cp.async.ca.shared.global.L2::cache_hint [{0}], [{1}], 8, {2};",
@@ -458,6 +458,14 @@ pub(crate) unsafe fn copy_async<T: Scalar, const N: usize>(
                 options(nostack, preserves_flags)),
         }
     }
+}
+
+#[inline(always)]
+pub(crate) fn opaque(value: u64) -> u64 {
+    let same;
+    // SAFETY: a register is copied. It is not `pure`: else it could be done before a loop.
+    unsafe { asm!("mov.b64 {0}, {1};", out(reg64) same, in(reg64) value, options(nomem, nostack, preserves_flags)) }
+    same
 }
 
 #[inline(always)]

@@ -473,16 +473,10 @@ impl Gpu {
         // SAFETY: the arguments are as many as the kernel has parameters, of their size, and in their order; the arrays
         // are valid for the extents, says the caller; the block and its shared memory are what the kernel asks for.
         check(unsafe {
-            if launch.is_cooperative {
-                sys::cuLaunchCooperativeKernel(
-                    function, x, y, 1, threads, 1, 1, shared, stream, pointers,
-                )
-            } else {
-                let extra = std::ptr::null_mut();
-                sys::cuLaunchKernel(
-                    function, x, y, 1, threads, 1, 1, shared, stream, pointers, extra,
-                )
-            }
+            let extra = std::ptr::null_mut();
+            sys::cuLaunchKernel(
+                function, x, y, 1, threads, 1, 1, shared, stream, pointers, extra,
+            )
         })
         .doing_with("launch", kernel)
     }
