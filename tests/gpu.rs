@@ -22,11 +22,15 @@ use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::event::{Event, EventFlags};
 use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer, LockedBuffer};
 use ptxscan::gpu::cust::stream::StreamWaitEventFlags;
-use ptxscan::gpu::{DeviceOptions, DeviceView, DeviceViewMut, Gpu, device_count};
+use ptxscan::gpu::cust::sys;
+use ptxscan::gpu::{
+    DeviceOptions, DeviceView, DeviceViewMut, Gpu, Graph, StreamView, device_count,
+};
 use ptxscan::{Backend as Kind, Direction, Engine, Error, Extents, Operation, extents};
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::ptr::null_mut;
 
 type OnGpu = fn(&'static Gpu) -> Checked;
 type OnTensor = (&'static str, Operation, &'static [usize], isize);
@@ -40,6 +44,7 @@ const TESTS: &[(&str, OnGpu)] = &[
     ("two_threads", two_threads),
     ("two_streams", two_streams),
     ("ordered_by_an_event", ordered_by_an_event),
+    ("foreign_streams", foreign_streams),
     ("out_of_memory", out_of_memory),
     ("device_options", on_device::options),
     ("strided", on_device::strided),
@@ -389,7 +394,7 @@ fn two_streams(gpu: &Gpu) -> Checked {
                     case.axis,
                     DeviceOptions::new(),
                     (&mut *y).into(),
-                    stream,
+                    &*stream,
                 )?
             };
         }
@@ -469,6 +474,85 @@ fn ordered_by_an_event(gpu: &Gpu) -> Checked {
     same_bits(&out.as_host_vec()?, &expected, || {
         "the second scan".to_owned()
     })
+}
+
+/// A stream of the driver's own, which waits for no other, as PyTorch's do not.
+struct Foreign(sys::CUstream);
+
+impl Foreign {
+    fn new() -> Checked<Self> {
+        let mut stream = null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: `stream` is a place for the result.
+        let code = unsafe { sys::cuStreamCreate(&mut stream, flags) };
+        ensure(code == sys::CUresult::CUDA_SUCCESS, || format!("{code:?}"))?;
+        Ok(Self(stream))
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // SAFETY: it was made by this, and nothing uses it any more. The driver lets its work end.
+        let _ = unsafe { sys::cuStreamDestroy_v2(self.0) };
+    }
+}
+
+/// Work on a stream that cust has not made is done there, after what was put there before; on the default stream too.
+fn foreign_streams(gpu: &Gpu) -> Checked {
+    let _all = all_memory();
+    let shape = [2048, 8192];
+    let elements = shape.iter().product();
+    let (rows, steps) = (Operation::REVERSE_CUMSUM, Operation::CUMSUM);
+    let plain = DeviceOptions::new;
+    let x = filled(elements, |_| CANARY)?;
+    let mut middle = filled(elements, |_| CANARY)?;
+    let mut out = filled(elements, |_| CANARY)?;
+    let prepared = gpu.prepare::<f32>(rows, &shape, 1, &plain(), None)?;
+    // Sums of ones: at most 2²⁴, so exact.
+    let place = |i| (i / shape[1], i % shape[1]);
+    let of_rows = |i| (shape[1] - place(i).1) as f32;
+    let of_both = |i| (place(i).0 + 1) as f32 * of_rows(i);
+    let expect = |got: &DeviceBuffer<f32>, expected: &dyn Fn(usize) -> f32, what: &str| {
+        let expected: Vec<f32> = (0..elements).map(expected).collect();
+        same_bits(&got.as_host_vec()?, &expected, || what.to_owned())
+    };
+
+    let foreign = Foreign::new()?;
+    for (handle, name) in [(foreign.0, "a stream"), (null_mut(), "the default stream")] {
+        // SAFETY: both are of the device's context, which is current, and exist until the end of this function, by when their
+        // work is done.
+        let stream = unsafe { StreamView::from_raw(handle.cast()) };
+        ensure(stream.as_raw() == handle.cast(), || {
+            format!("{name} has another handle")
+        })?;
+        middle.set_32(CANARY.to_bits())?;
+        out.set_32(CANARY.to_bits())?;
+        CurrentContext::synchronize()?;
+        // A millisecond in which a scan that did not wait would find other values.
+        for value in std::iter::repeat_n(2.0_f32, 50).chain([1.0]) {
+            let address = x.as_device_ptr().as_raw();
+            // SAFETY: the buffer has as many elements, and nothing but this stream uses it until the stream is waited for.
+            let code = unsafe { sys::cuMemsetD32Async(address, value.to_bits(), elements, handle) };
+            ensure(code == sys::CUresult::CUDA_SUCCESS, || format!("{code:?}"))?;
+        }
+        // SAFETY: all of it lives until the stream is waited for, which uses it alone until then.
+        unsafe { prepared.run_async(&[(&x).into()], plain(), (&mut middle).into(), stream)? };
+        let (inputs, sums) = ([(&middle).into()], (&mut out).into());
+        gpu.scan_device(steps, &inputs, &shape, 0, plain(), sums, stream)?;
+        expect(&middle, &of_rows, name)?;
+        expect(&out, &of_both, name)?;
+    }
+
+    // SAFETY: as above.
+    let stream = unsafe { StreamView::from_raw(foreign.0.cast()) };
+    let graph = Graph::captured(stream, || {
+        // SAFETY: as above; the graph is launched here alone.
+        unsafe { prepared.run_async(&[(&x).into()], plain(), (&mut out).into(), stream) }
+    })?;
+    // SAFETY: as above.
+    unsafe { graph.launch(stream)? };
+    stream.synchronize()?;
+    expect(&out, &of_rows, "a graph of a stream")
 }
 
 /// No memory for host slices is an error that says how much was asked for; afterwards all is as before.

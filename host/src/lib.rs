@@ -49,7 +49,7 @@
 //!
 //! An [`Engine`] is made once and used for any number of operations. Every operation allocates its result, or, with
 //! `_into` in its name, writes it to a slice of the caller's. [`gpu::Gpu`] has the operations on device memory
-//! and on a stream of the caller's.
+//! and on a stream of the caller's, both of which may be another library's ([`gpu::DeviceView`], [`gpu::StreamView`]).
 //!
 //! # Numerics
 //! Sums are added up in the direction of the scan, never taken as a total less a prefix. Results are the same to the

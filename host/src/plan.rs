@@ -7,9 +7,8 @@
 //! 4. A block scans a row with as many warps as the row's length can use ([`Strategy::Rows`]), or a strip of neighbouring channels
 //!    with as many of its [`columns::stages`] as its shared memory can hold ([`Strategy::Columns`]). So are gradients computed.
 //! 5. But where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
-//!    blocks as the device has multiprocessors ([`Strategy::SplitRows`], [`Strategy::SplitColumns`], where some of them are
-//!    carriers), if a block has as much shared memory, and if it is no gradient, not packed, and has no mask and no layouts. What either
-//!    would take is
+//!    blocks as the device can run at once ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]), if a block has as much shared memory,
+//!    and if it is no gradient, not packed, and has no mask and no layouts. What either would take is
 //!    reckoned in tiles: those that a block scans one after another, twice as long where two blocks share a multiprocessor; against all
 //!    tiles divided by the multiprocessors, and some to get under way. A second launch, of the strategy for whole rows or strips,
 //!    then scans those in which infinities or NaNs were met.
@@ -24,7 +23,7 @@ pub use ptxscan_kernels::entry::Strategy;
 use ptxscan_kernels::entry::{Kernel, find};
 use ptxscan_kernels::layout::{MOST_INPUTS, Strided};
 use ptxscan_kernels::tiling::{
-    WARP_THREADS, carriers, columns, look_back, rows, sharing, split_columns, split_rows,
+    WARP_THREADS, columns, look_back, rows, sharing, split_columns, split_rows,
 };
 
 /// What a plan needs to know of a device.
@@ -87,8 +86,6 @@ pub struct Launch {
     pub shared_bytes: u32,
     /// The most registers that a thread may have.
     pub registers: u32,
-    /// Whether all blocks have to be resident at once.
-    pub is_cooperative: bool,
     /// The arguments after the arrays, in the order of the kernel's parameters.
     pub numbers: Vec<u64>,
 }
@@ -262,7 +259,7 @@ impl PlanBuilder {
 
     /// A scan of sequences of one length, without a mask, of row-major inputs, and tiles that 32 bits count.
     fn can_split(&self) -> bool {
-        let (units, tiles) = self.units_and_tiles();
+        let (units, tiles) = self.split_units_and_tiles();
         let counted = units
             .checked_mul(tiles)
             .is_some_and(|count| count <= MOST_SPLIT_TILES);
@@ -344,6 +341,18 @@ impl PlanBuilder {
         }
     }
 
+    /// Rows, and tiles of each; or strips, and groups of each: what the blocks of a split scan take.
+    fn split_units_and_tiles(&self) -> (usize, usize) {
+        let Sequences { outer, len, inner } = self.sequences();
+        if inner == 1 {
+            return self.units_and_tiles();
+        }
+        (
+            split_columns::strips(outer, inner, self.inputs(), self.element_bytes()),
+            len.div_ceil(split_columns::GROUP_STEPS),
+        )
+    }
+
     fn inputs(&self) -> usize {
         if self.is_gradient {
             Names::GRADIENT.inputs.len()
@@ -372,13 +381,13 @@ impl PlanBuilder {
     }
 
     fn scratch_words(&self, kernel: &Kernel) -> usize {
-        let (units, tiles) = self.units_and_tiles();
+        let (units, tiles) = self.split_units_and_tiles();
         let (aggregate, carry) = (kernel.aggregate_bytes, kernel.carry_bytes);
         if self.extents.inner == 1 {
             look_back::words(units, tiles, aggregate)
         } else {
-            let channels = columns::channels(kernel.element_bytes);
-            carriers::words(units, channels, tiles, aggregate, carry)
+            let channels = split_columns::channels(self.inputs(), kernel.element_bytes);
+            split_columns::words(units, channels, tiles, aggregate, carry)
         }
     }
 
@@ -397,7 +406,6 @@ impl PlanBuilder {
             shared_bytes_used: used,
             shared_bytes: shared,
             registers: rows::registers(self.inputs(), kernel.is_masked),
-            is_cooperative: false,
             numbers: self.all_numbers(kernel, &numbers),
         })
     }
@@ -426,7 +434,6 @@ impl PlanBuilder {
             shared_bytes_used: shared(stages),
             shared_bytes: shared(stages),
             registers: columns::REGISTERS,
-            is_cooperative: false,
             numbers: self.all_numbers(kernel, &numbers),
         })
     }
@@ -439,12 +446,14 @@ impl PlanBuilder {
             split_rows::shared_bytes(self.inputs(), aggregate, carry, kernel.element_bytes);
         Some(Launch {
             kernel,
-            grid: (self.split_blocks(shared, 0, limits)?, 1),
+            grid: (
+                self.split_blocks(shared, split_rows::BLOCKS_PER_MULTIPROCESSOR, limits)?,
+                1,
+            ),
             block: split_rows::THREADS as u32,
             shared_bytes_used: shared as u32,
             shared_bytes: shared as u32,
             registers: split_rows::REGISTERS,
-            is_cooperative: false,
             numbers: vec![outer as u64, len as u64, self.options.0],
         })
     }
@@ -455,37 +464,34 @@ impl PlanBuilder {
         let (aggregate, carry) = (kernel.aggregate_bytes, kernel.carry_bytes);
         let shared =
             split_columns::shared_bytes(self.inputs(), aggregate, carry, kernel.element_bytes);
-        let carriers = carriers::count(limits.multiprocessors as usize);
-        let channels = inner.next_multiple_of(columns::channels(kernel.element_bytes));
-        if (channels / carriers::LINE).div_ceil(carriers) > carriers::MAX_LINES {
-            return None;
-        }
-        let numbers = [outer, len, inner, carriers].map(|number| number as u64);
+        let numbers = [outer, len, inner].map(|number| number as u64);
         Some(Launch {
             kernel,
-            grid: (self.split_blocks(shared, carriers, limits)?, 1),
-            block: split_columns::threads(kernel.element_bytes) as u32,
+            grid: (
+                self.split_blocks(shared, split_columns::BLOCKS_PER_MULTIPROCESSOR, limits)?,
+                1,
+            ),
+            block: split_columns::THREADS as u32,
             shared_bytes_used: shared as u32,
             shared_bytes: shared as u32,
             registers: split_columns::REGISTERS,
-            is_cooperative: true,
             numbers: [&numbers[..], &[self.options.0]].concat(),
         })
     }
 
-    /// As many blocks as the device can run at once, or one for each tile and `others` besides; `None` if that leaves none for tiles.
+    /// As many blocks as the device can run at once, or one for each tile; `None` if it can run none.
     fn split_blocks(
         &self,
         shared_bytes: usize,
-        others: usize,
+        blocks_per_multiprocessor: usize,
         limits: &DeviceLimits,
     ) -> Option<u32> {
         let shared = shared_bytes as u32;
         let fit = limits.shared_bytes_per_multiprocessor / (shared + limits.shared_bytes_reserved);
-        let at_once = limits.multiprocessors * fit.min(sharing::BLOCKS_PER_MULTIPROCESSOR as u32);
-        let (units, tiles) = self.units_and_tiles();
-        let blocks = (units.saturating_mul(tiles).saturating_add(others)).min(at_once as usize);
-        let fits = shared <= limits.shared_bytes_per_block && blocks > others;
+        let at_once = limits.multiprocessors * fit.min(blocks_per_multiprocessor as u32);
+        let (units, tiles) = self.split_units_and_tiles();
+        let blocks = units.saturating_mul(tiles).min(at_once as usize);
+        let fits = shared <= limits.shared_bytes_per_block && blocks > 0;
         fits.then_some(blocks as u32)
     }
 }
@@ -543,7 +549,7 @@ const ROWS_COST: Cost = Cost {
 const COLUMNS_COST: Cost = Cost {
     alone: 0.95,
     tail: 0.5,
-    split: 1.5,
+    split: 1.15,
     start: 6.0,
 };
 
@@ -682,7 +688,6 @@ mod tests {
                                 "stages" => columns::MAX_STAGES,
                                 "flags" if launches.len() == 1 => 0,
                                 "flags" => sharing::FLAGS,
-                                "carriers" => carriers::count(H200.multiprocessors as usize),
                                 "options" => Options::EXCLUSIVE.0 as usize,
                                 _ => panic!("{} gets a number for `{name}`", kernel.name),
                             };
@@ -851,29 +856,6 @@ mod tests {
             ] {
                 let got = strategies(builder(operation, extents), &H200);
                 assert_eq!(&got, expected, "{operation}, {extents:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn carriers_are_resident_with_the_others_and_leave_some() {
-        for operation in operations() {
-            let split =
-                builder(operation, extents(1, 1 << 20, 64)).strategy(Some(Strategy::SplitColumns));
-            let (launches, _) = launches(split, &H200);
-            assert!(launches[0].is_cooperative && !launches[1].is_cooperative);
-            assert_eq!(launches[0].grid, (H200.multiprocessors, 1));
-            let few = DeviceLimits {
-                multiprocessors: 1,
-                ..H200
-            };
-            assert_eq!(split.build(&few), None);
-            let carriers = carriers::count(H200.multiprocessors as usize);
-            let wide = carriers::MAX_LINES * carriers * carriers::LINE;
-            for (inner, is_there) in [(wide, true), (wide + 1, false)] {
-                let split = builder(operation, extents(1, 100, inner))
-                    .strategy(Some(Strategy::SplitColumns));
-                assert_eq!(split.build(&H200).is_some(), is_there, "{inner}");
             }
         }
     }

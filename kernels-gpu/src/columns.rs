@@ -32,7 +32,9 @@ use cuda_std::{Scalar, async_copy, shared, thread, warp};
 
 /// Whether tiles that need no guards go without. For two inputs of f32 going without them is a twentieth slower on an H200 where there are
 /// as many strips as multiprocessors, and a hundredth faster where there are more; why is not known.
-const WHOLE: bool = false;
+const fn goes_without_guards(inputs: usize, element_bytes: usize, is_masked: bool) -> bool {
+    !(inputs == 2 && element_bytes == size_of::<f32>() && !is_masked)
+}
 
 /// Scans each channel of `outer` × `len` × `inner` elements along `len`, or with as many steps as the boundaries say, with `stages`
 /// tiles in shared memory. Where `flags` are given, only the strips that are flagged, at once in serial order.
@@ -73,6 +75,7 @@ pub unsafe fn scan_columns<
     if strip >= strips(outer, inner, size_of::<E>()) {
         return;
     }
+    let goes_without = const { goes_without_guards(I, size_of::<E>(), S::IS_MASKED) };
     let mut careful = false;
     let flags = Flags::new(arrays.scratch, flags);
     if let Some(flags) = &flags {
@@ -133,10 +136,11 @@ pub unsafe fn scan_columns<
         loop {
             let mut ahead = 0;
             while ahead < under_way {
+                let whole = goes_without && view.is_whole((ahead + 1) * TILE);
                 if S::IS_MASKED {
-                    view.copy_each(ahead * TILE + row, stage(ahead), row, lane);
+                    view.copy_each::<TILE>(ahead * TILE + row, whole, stage(ahead), row, lane);
                 } else {
-                    view.copy(ahead * TILE + row, WHOLE, stage(ahead), row, lane);
+                    view.copy::<TILE>(ahead * TILE + row, whole, stage(ahead), row, lane);
                 }
                 async_copy::commit();
                 ahead += 1;
@@ -157,6 +161,8 @@ pub unsafe fn scan_columns<
                 // written next.
                 warp::sync_warp(warp::FULL_MASK);
                 let next = (tile + under_way) * TILE + row;
+                let next_whole = goes_without && view.is_whole((tile + under_way + 1) * TILE);
+                let whole = goes_without && view.is_whole((tile + 1) * TILE);
                 if !gives_place_early(I) {
                     let free = if current == 0 {
                         stages - 1
@@ -164,22 +170,22 @@ pub unsafe fn scan_columns<
                         current - 1
                     };
                     if S::IS_MASKED {
-                        view.copy_each(next, stage(free), row, lane);
+                        view.copy_each::<TILE>(next, next_whole, stage(free), row, lane);
                     } else {
-                        view.copy(next, WHOLE, stage(free), row, lane);
+                        view.copy::<TILE>(next, next_whole, stage(free), row, lane);
                     }
                     async_copy::commit();
                 }
 
                 let position = tile * TILE + row;
-                let steps = view.steps(position, WHOLE, stage(current), row, lane);
+                let steps = view.steps::<TILE>(position, stage(current), row, lane);
                 if gives_place_early(I) {
                     // All lanes are done with their rows of the stage, which are written next.
                     warp::sync_warp(warp::FULL_MASK);
                     if S::IS_MASKED {
-                        view.copy_each(next, stage(current), row, lane);
+                        view.copy_each::<TILE>(next, next_whole, stage(current), row, lane);
                     } else {
-                        view.copy(next, WHOLE, stage(current), row, lane);
+                        view.copy::<TILE>(next, next_whole, stage(current), row, lane);
                     }
                     async_copy::commit();
                 }
@@ -256,7 +262,7 @@ pub unsafe fn scan_columns<
                     c += 1;
                 }
                 carries = after;
-                view.store(position, WHOLE, lane, &results.values);
+                view.store(position, whole, lane, &results.values);
                 tile += 1;
             }
             if careful || block::all(votes, finite) {

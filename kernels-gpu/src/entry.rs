@@ -13,6 +13,7 @@ use crate::{
     tiling::{
         columns::lane_channels,
         rows::{subtiles, vector},
+        split_columns,
     },
 };
 use core::marker::PhantomData;
@@ -66,7 +67,7 @@ pub enum Strategy {
     /// Steps are neighbours, many blocks scan a row: [`scan_split_rows`], with the numbers (rows, len, options).
     SplitRows,
     /// Steps lie `inner` elements apart, many blocks scan a strip: [`scan_split_columns`], with the numbers
-    /// (outer, len, inner, carriers, options).
+    /// (outer, len, inner, options).
     SplitColumns,
 }
 
@@ -184,7 +185,7 @@ macro_rules! kernels {
     (@numbers Rows $($rest:tt)*) => { kernels! { @layouts (rows len flags options) $($rest)* } };
     (@numbers Columns $($rest:tt)*) => { kernels! { @layouts (outer len inner stages flags options) $($rest)* } };
     (@numbers SplitRows false $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len options) () $($rest)* } };
-    (@numbers SplitColumns false $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner carriers options) () $($rest)* } };
+    (@numbers SplitColumns false $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner options) () $($rest)* } };
     // Those of layouts: with a mask, of `MOST_INPUTS` of them.
     (@layouts $numbers:tt false $rule:ident $($rest:tt)*) => { kernels! { @$rule $numbers ([]) $($rest)* } };
     (@layouts $numbers:tt true $rule:ident $($rest:tt)*) => {
@@ -211,7 +212,7 @@ macro_rules! kernels {
         kernels!(@numbers SplitRows $is_masked function $outputs $inputs $element scan_split_rows [] [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
     };
     (@kernel $outputs:tt $inputs:tt $element:ident SplitColumns $is_masked:tt $($rest:tt)*) => {
-        kernels!(@numbers SplitColumns $is_masked function $outputs $inputs $element scan_split_columns [] [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
+        kernels!(@numbers SplitColumns $is_masked function $outputs $inputs $element scan_split_columns [] [] [{ split_columns::lane_channels(INPUTS, size_of::<$element>()) }] $($rest)*);
     };
     (@function ($($number:ident)*) ($([$($layout:ident)*])?) [$($output:ident)*] [$($input:ident)*] $element:ident $body:ident [$($outputs:tt)?] [$($subtiles:tt)?] [$($channels:tt)?] $step:ty, $order:ident $name:ident) => {
         #[doc = concat!("[`", stringify!($body), "`] of `", stringify!($step), "`, [`", stringify!($order), "`], elements ", stringify!($element), ".")]

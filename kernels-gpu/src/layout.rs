@@ -2,7 +2,7 @@
 //!
 //! Those of plain scans lie as those of the outputs, and nothing is said of them: numbers that are no constants take registers.
 
-use cuda_std::thread;
+use cuda_std::hint;
 
 /// What a kernel knows of where an input has its elements.
 pub trait Layout: Copy {
@@ -121,8 +121,8 @@ impl Strided {
     #[must_use]
     pub fn opaque(self) -> Self {
         Self {
-            step: thread::opaque(self.step as u64) as usize,
-            channel: thread::opaque(self.channel as u64) as usize,
+            step: hint::opaque(self.step),
+            channel: hint::opaque(self.channel),
             ..self
         }
     }

@@ -5,7 +5,7 @@
 //! | [`entry`] | the kernels by name, and the order of their arguments |
 //! | [`rows`], [`columns`] | the strategies for whole sequences, a block each; also for gradients |
 //! | [`split_rows`], [`split_columns`] | the strategies for few long sequences, whose tiles all blocks share |
-//! | [`look_back`], [`carriers`] | how blocks that share a row, or a strip, learn what enters their tiles |
+//! | [`look_back`] | how blocks that share a row learn what enters their tiles |
 //! | [`sharing`] | tickets for tiles, and what blocks publish |
 //! | [`tile`], [`strip`] | a thread's part of a tile: guarded, vectorised loads and stores |
 //! | [`arrays`] | the arrays of a scan, and its options |
@@ -21,7 +21,6 @@
 
 pub mod arrays;
 pub mod block;
-pub mod carriers;
 pub mod chain;
 pub mod columns;
 pub mod direction;

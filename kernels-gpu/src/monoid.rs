@@ -95,6 +95,8 @@ pub trait Step: Copy {
 pub trait Operator<E: Scalar, const INPUTS: usize, const OUTPUTS: usize = 1>: Step {
     /// Whether a mask can say at which steps the scan starts afresh.
     const IS_MASKED: bool = false;
+    /// The input elements of a step that leaves a carry as it is: [`Step::PADDING`].
+    const PADDING_ELEMENTS: [E; INPUTS];
     /// Of which inputs a step has the element of the step after it, in the order of the scan. The last step has any.
     const IS_OF_NEXT: [bool; INPUTS] = [false; INPUTS];
 
@@ -116,6 +118,10 @@ pub trait Operator<E: Scalar, const INPUTS: usize, const OUTPUTS: usize = 1>: St
 pub trait Element: Scalar {
     /// The type of the carries.
     type Number: Number;
+    /// [`Number::ADDITIVE_IDENTITY`] as an element.
+    const NEUTRAL_SUMMAND: Self;
+    /// [`Number::ONE`] as an element.
+    const NEUTRAL_FACTOR: Self;
 
     /// The element as a carry: no value changes.
     fn widen(self) -> Self::Number;
@@ -262,6 +268,8 @@ macro_rules! elements {
     ($($t:ident)*) => { $(
         impl Element for $t {
             type Number = $t;
+            const NEUTRAL_SUMMAND: $t = <$t as Number>::ADDITIVE_IDENTITY;
+            const NEUTRAL_FACTOR: $t = <$t as Number>::ONE;
 
             #[inline(always)]
             fn widen(self) -> $t {
@@ -278,9 +286,11 @@ macro_rules! elements {
 elements!(f32 f64 i32 i64 Complex32);
 
 macro_rules! halves {
-    ($($t:ident)*) => { $(
+    ($($t:ident $one:literal)*) => { $(
         impl Element for $t {
             type Number = f32;
+            const NEUTRAL_SUMMAND: Self = Self(0x8000);
+            const NEUTRAL_FACTOR: Self = Self($one);
 
             #[inline(always)]
             fn widen(self) -> f32 {
@@ -294,7 +304,7 @@ macro_rules! halves {
         }
     )* };
 }
-halves!(F16 BF16);
+halves!(F16 0x3c00 BF16 0x3f80);
 
 /// A sum of elements: the aggregate of the cumulative sum. It acts by addition.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -360,6 +370,8 @@ impl<T: Number> Step for Sum<T> {
 }
 
 impl<E: Element> Operator<E, 1> for Sum<E::Number> {
+    const PADDING_ELEMENTS: [E; 1] = [E::NEUTRAL_SUMMAND];
+
     #[inline(always)]
     fn gather<const N: usize>(elements: impl Fn(usize) -> [E; N]) -> [Self; N] {
         elements(0).map(|element| Self(element.widen()))
@@ -452,6 +464,8 @@ impl<T: Number> Step for Affine<T> {
 }
 
 impl<E: Element> Operator<E, 2> for Affine<E::Number> {
+    const PADDING_ELEMENTS: [E; 2] = [E::NEUTRAL_FACTOR, E::NEUTRAL_SUMMAND];
+
     #[inline(always)]
     fn gather<const N: usize>(elements: impl Fn(usize) -> [E; N]) -> [Self; N] {
         let (a, b) = (elements(0), elements(1));
@@ -541,6 +555,7 @@ impl<T: Number> Step for Gradient<T> {
 }
 
 impl<E: Element> Operator<E, 3, 2> for Gradient<E::Number> {
+    const PADDING_ELEMENTS: [E; 3] = [E::NEUTRAL_FACTOR, E::NEUTRAL_SUMMAND, E::NEUTRAL_SUMMAND];
     const IS_OF_NEXT: [bool; 3] = [false, true, false];
 
     #[inline(always)]
@@ -681,6 +696,7 @@ impl<E: Scalar, S: Operator<E, I, O>, const I: usize, const O: usize> Operator<E
     for Restarting<S>
 {
     const IS_MASKED: bool = true;
+    const PADDING_ELEMENTS: [E; I] = S::PADDING_ELEMENTS;
     const IS_OF_NEXT: [bool; I] = S::IS_OF_NEXT;
 
     #[inline(always)]

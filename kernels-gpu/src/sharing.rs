@@ -299,7 +299,8 @@ impl Sharing {
                 scratch,
                 units,
                 tiles,
-                tag: scratch.load_relaxed(RUNS) as u32 + 1,
+                // Never 0, which is what memory holds that nobody has written.
+                tag: (scratch.load_relaxed(RUNS) % u64::from(u32::MAX)) as u32 + 1,
                 flags: Flags {
                     words: scratch.add(FLAGS),
                 },

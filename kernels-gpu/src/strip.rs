@@ -7,16 +7,16 @@ use crate::{
     monoid::{Action, Carry, Monoid, Operator, Step},
     tiling::{
         WARP_THREADS,
-        columns::{STEPS, TILE},
+        columns::{STEPS, stage_of},
     },
 };
 use core::marker::PhantomData;
-use cuda_std::{Global, Scalar, Shared, thread};
+use cuda_std::{Global, Scalar, Shared, hint::opaque};
 
 /// What a thread holds of a tile: consecutive steps of its channels.
 pub type Steps<S, const C: usize> = [[S; C]; STEPS];
 
-/// Some channels of one outer index, side by side, at most `32 · C`.
+/// Some channels of one outer index, side by side, at most `W · C`: `C` for each of `W` lanes.
 pub struct Strip<
     S: Operator<E, I, O>,
     E: Scalar,
@@ -25,6 +25,7 @@ pub struct Strip<
     const V: usize,
     const C: usize,
     const O: usize = 1,
+    const W: usize = WARP_THREADS,
 > {
     /// From the strip on; with a mask, from its first step in memory on.
     inputs: [Global<E>; I],
@@ -55,7 +56,8 @@ impl<
     const V: usize,
     const C: usize,
     const O: usize,
-> Strip<S, E, D, I, V, C, O>
+    const W: usize,
+> Strip<S, E, D, I, V, C, O, W>
 {
     /// The strip of the channels from `channel` on, in the sequences of `span`. With a mask, the inputs have
     /// [`layouts`](Self::with_layouts).
@@ -74,7 +76,7 @@ impl<
         let Span { first, len } = span;
         // Without steps, there is no such element.
         let start = if len == 0 { 0 } else { first * inner + channel };
-        let channels = (inner - channel).min(WARP_THREADS * C);
+        let channels = (inner - channel).min(W * C);
         // SAFETY: the strip lies in the arrays, says the caller.
         unsafe {
             let mut strip = Self::starting(arrays, options, start, channels, len, inner);
@@ -171,7 +173,7 @@ impl<
     #[must_use]
     pub fn is_whole(&self, end: usize) -> bool {
         let aligned = self.aligned_inputs && self.aligned_outputs;
-        aligned && self.channels == WARP_THREADS * C && end <= self.len
+        aligned && self.channels == W * C && end <= self.len
     }
 
     /// The strip with these initial states of the lane's channels, for a backward scan.
@@ -203,15 +205,21 @@ impl<
         carries
     }
 
-    /// Starts to copy the warp's steps, which are at `position` and after, to a stage: for each input, a row of `32 · C`
-    /// elements for each step, from row `row` on. What lies outside the strip is left as it is.
+    /// Where in an input's stage a row begins that is the first of some [`STEPS`].
+    #[inline(always)]
+    fn at(row: usize) -> usize {
+        stage_of(row, W, C)
+    }
+
+    /// Starts to copy the warp's steps, which are at `position` and after, to a stage: for each input, `ROWS` rows of `32 · C`
+    /// elements, one for each step, from row `row` on. Where there is no such step or channel, padding is written.
     ///
     /// # Safety
     /// All lanes of the warp call it. No other warp accesses these rows of the stage, and no lane does until the copies are
     /// done. If `whole`, [`is_whole`](Self::is_whole) holds for the end of the steps. There is no mask.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub unsafe fn copy(
+    pub unsafe fn copy<const ROWS: usize>(
         &self,
         position: usize,
         whole: bool,
@@ -222,11 +230,11 @@ impl<
         // SAFETY: the copy is done by the caller's rules.
         unsafe {
             if whole {
-                self.copy_whole(position, stage, row, lane);
+                self.copy_whole::<ROWS>(position, stage, row, lane);
             } else if self.aligned_inputs {
-                self.copy_guarded::<V>(position, stage, row, lane);
+                self.copy_guarded::<ROWS, V>(position, stage, row, lane);
             } else {
-                self.copy_guarded::<1>(position, stage, row, lane);
+                self.copy_guarded::<ROWS, 1>(position, stage, row, lane);
             }
         }
     }
@@ -235,15 +243,22 @@ impl<
     /// As [`copy`](Self::copy), of whole vectors.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn copy_whole(&self, position: usize, stage: Shared<E>, row: usize, lane: usize) {
+    unsafe fn copy_whole<const ROWS: usize>(
+        &self,
+        position: usize,
+        stage: Shared<E>,
+        row: usize,
+        lane: usize,
+    ) {
         // Steps that the warp copies in one access.
         let at_once = const {
-            assert!(V.is_multiple_of(C) && STEPS.is_multiple_of(V / C));
-            V / C
+            let at_once = WARP_THREADS * V / (W * C);
+            assert!((W * C).is_multiple_of(V) && STEPS.is_multiple_of(at_once));
+            at_once
         };
-        let (step, channel) = (lane * V / (WARP_THREADS * C), lane * V % (WARP_THREADS * C));
+        let (step, channel) = (lane * V / (W * C), lane * V % (W * C));
         let first = index::<D>(position + step, 1, self.len) * self.inner + channel;
-        let to = (row + step) * (WARP_THREADS * C) + channel;
+        let to = Self::at(row) + step * (W * C) + channel;
         let mut t = 0;
         while t < STEPS {
             let from = first_of::<D>(first, t * self.inner, 1);
@@ -253,7 +268,7 @@ impl<
             let mut k = 0;
             while k < I {
                 let from = if S::IS_OF_NEXT[k] { next } else { from };
-                let to = k * (TILE * WARP_THREADS * C) + to + t * (WARP_THREADS * C);
+                let to = k * const { stage_of(ROWS, W, C) } + to + t * (W * C);
                 // SAFETY: the vector lies in the strip and in the stage, and is aligned, since the steps are whole.
                 unsafe { stage.copy_async::<V>(to, self.inputs[k], from) };
                 k += 1;
@@ -266,7 +281,7 @@ impl<
     /// As [`copy`](Self::copy); vectors of `N` channels are aligned, and `N` divides `channels`.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn copy_guarded<const N: usize>(
+    unsafe fn copy_guarded<const ROWS: usize, const N: usize>(
         &self,
         position: usize,
         stage: Shared<E>,
@@ -274,25 +289,30 @@ impl<
         lane: usize,
     ) {
         let mut first = lane * N;
-        while first < STEPS * (WARP_THREADS * C) {
-            let (step, channel) = (first / (WARP_THREADS * C), first % (WARP_THREADS * C));
+        while first < STEPS * (W * C) {
+            let (step, channel) = (first / (W * C), first % (W * C));
             let position = position + step;
-            if position < self.len && channel < self.channels {
-                let from = index::<D>(position, 1, self.len) * self.inner + channel;
-                let next = (position + 1).min(self.len - 1);
-                let next = index::<D>(next, 1, self.len) * self.inner + channel;
-                let mut k = 0;
-                while k < I {
-                    let from = if S::IS_OF_NEXT[k] { next } else { from };
-                    // SAFETY: the position and the channels lie in the strip, the row and the channels in the stage.
-                    unsafe {
-                        let to = k * (TILE * WARP_THREADS * C)
-                            + (row + step) * (WARP_THREADS * C)
-                            + channel;
+            let is_there = position < self.len && channel < self.channels;
+            let to = Self::at(row) + step * (W * C) + channel;
+            let (mut from, mut next) = (0, 0);
+            if is_there {
+                from = index::<D>(position, 1, self.len) * self.inner + channel;
+                let position = (position + 1).min(self.len - 1);
+                next = index::<D>(position, 1, self.len) * self.inner + channel;
+            }
+            let mut k = 0;
+            while k < I {
+                let to = k * const { stage_of(ROWS, W, C) } + to;
+                // SAFETY: the position and the channels lie in the strip, if they are copied, the row and the channels in the stage.
+                unsafe {
+                    if is_there {
+                        let from = if S::IS_OF_NEXT[k] { next } else { from };
                         stage.copy_async::<N>(to, self.inputs[k], from);
+                    } else {
+                        stage.write_vector(to, [S::PADDING_ELEMENTS[k]; N]);
                     }
-                    k += 1;
                 }
+                k += 1;
             }
             first += WARP_THREADS * N;
         }
@@ -304,17 +324,30 @@ impl<
     /// As there.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub unsafe fn copy_each(&self, position: usize, stage: Shared<E>, row: usize, lane: usize) {
+    pub unsafe fn copy_each<const ROWS: usize>(
+        &self,
+        position: usize,
+        whole: bool,
+        stage: Shared<E>,
+        row: usize,
+        lane: usize,
+    ) {
         if self.aligned_inputs {
             // SAFETY: says the caller; vectors are aligned.
-            unsafe { self.copy_guarded::<V>(position, stage, row, lane) };
+            unsafe {
+                if whole {
+                    self.copy_whole::<ROWS>(position, stage, row, lane);
+                } else {
+                    self.copy_guarded::<ROWS, V>(position, stage, row, lane);
+                }
+            }
             return;
         }
         let mut k = 0;
         while k < I {
             // What is computed from strides is not to take registers all the time, nor is a loop whose end is known.
             let layout = self.layouts[k].strided().opaque();
-            let end = thread::opaque((STEPS * WARP_THREADS * C) as u64) as usize;
+            let end = opaque(STEPS * (W * C));
             let width = if layout.has_vectors { V } else { 1 };
             // Neighbouring lanes copy neighbours in memory, as far as the warp has them.
             let along_steps = layout.step == 1 && layout.channel != 1;
@@ -323,26 +356,29 @@ impl<
                 let (step, channel) = if along_steps {
                     (first % STEPS, first / STEPS)
                 } else {
-                    (first / (WARP_THREADS * C), first % (WARP_THREADS * C))
+                    (first / (W * C), first % (W * C))
                 };
                 let position = position + step;
-                if position < self.len && channel < self.channels {
+                let is_there = position < self.len && channel < self.channels;
+                let to =
+                    k * const { stage_of(ROWS, W, C) } + Self::at(row) + step * (W * C) + channel;
+                let mut way = 0;
+                if is_there {
                     let position = if S::IS_OF_NEXT[k] {
                         (position + 1).min(self.len - 1)
                     } else {
                         position
                     };
-                    let way = layout.way(index::<D>(position, 1, self.len), channel);
-                    let to = (k * TILE + row + step) * (WARP_THREADS * C) + channel;
-                    // SAFETY: the position and the channels lie in the strip, the row and the channels in the stage; and where vectors
-                    // are copied, they are aligned and divide the channels.
-                    unsafe {
-                        let from = self.inputs[k].offset(way);
-                        if layout.has_vectors {
-                            stage.copy_async::<V>(to, from, 0);
-                        } else {
-                            stage.copy_async::<1>(to, from, 0);
-                        }
+                    way = layout.way(index::<D>(position, 1, self.len), channel);
+                }
+                // SAFETY: the position and the channels lie in the strip, if they are copied, the row and the channels in the stage; and
+                // where vectors are copied, they are aligned and divide the channels.
+                unsafe {
+                    match (is_there, layout.has_vectors) {
+                        (true, true) => stage.copy_async::<V>(to, self.inputs[k].offset(way), 0),
+                        (true, false) => stage.copy_async::<1>(to, self.inputs[k].offset(way), 0),
+                        (false, true) => stage.write_vector(to, [S::PADDING_ELEMENTS[k]; V]),
+                        (false, false) => stage.write(to, S::PADDING_ELEMENTS[k]),
                     }
                 }
                 first += WARP_THREADS * width;
@@ -354,44 +390,25 @@ impl<
     /// The steps at `position` and after of the lane's channels, from row `row` of the stage on; padding outside the strip.
     ///
     /// # Safety
-    /// The warp's copies to the stage are done, and its lanes have met since. If `whole`, [`is_whole`](Self::is_whole) holds for
-    /// the end of the steps.
+    /// The warp's copies to the stage are done, and its lanes have met since.
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub unsafe fn steps(
+    pub unsafe fn steps<const ROWS: usize>(
         &self,
         position: usize,
-        whole: bool,
         stage: Shared<E>,
         row: usize,
         lane: usize,
     ) -> Steps<S, C> {
-        let channel = lane * C;
+        let at = Self::at(row) + lane * C;
         let mut steps = [[S::PADDING; C]; STEPS];
         let mut t = 0;
         while t < STEPS {
-            if whole || position + t < self.len {
-                let at = (row + t) * (WARP_THREADS * C) + channel;
-                if whole || channel + C <= self.channels {
-                    // SAFETY: the steps lie in the strip, so that they were copied to the stage.
-                    steps[t] = S::gather(|k| unsafe {
-                        stage.read_vector(k * (TILE * WARP_THREADS * C) + at)
-                    });
-                } else {
-                    let mut c = 0;
-                    while c < C {
-                        if channel + c < self.channels {
-                            let [step] = S::gather(|k| {
-                                // SAFETY: as above.
-                                [unsafe { stage.read(k * (TILE * WARP_THREADS * C) + at + c) }]
-                            });
-                            steps[t][c] = step;
-                        }
-                        c += 1;
-                    }
-                }
-            }
+            // SAFETY: all rows of the stage are written, those outside the strip too.
+            steps[t] = S::gather(|k| unsafe {
+                stage.read_vector(k * const { stage_of(ROWS, W, C) } + at + t * (W * C))
+            });
             t += 1;
         }
         if S::IS_BACKWARD {

@@ -157,10 +157,18 @@ pub mod columns {
     /// The most registers that a thread may have, so that as many blocks fit: a multiprocessor has 65536.
     pub const REGISTERS: u32 = (65536 / (BLOCKS_PER_MULTIPROCESSOR * THREADS)) as u32;
 
-    /// Elements of one input in a stage.
+    /// Elements of one input in a stage of so many steps, of strips `width` lanes wide with so many channels each.
+    ///
+    /// Where lanes side by side have steps of the same channels, there is a row of padding after the steps of each: so the banks of
+    /// shared memory in which their steps lie are different ones.
     #[must_use]
-    pub const fn stage(element_bytes: usize) -> usize {
-        TILE * channels(element_bytes)
+    pub const fn stage_of(steps: usize, width: usize, lane_channels: usize) -> usize {
+        let padding = if width == WARP_THREADS {
+            0
+        } else {
+            steps / (TILE * width / WARP_THREADS)
+        };
+        (steps + padding) * width * lane_channels
     }
 
     /// Bytes of shared memory before the stages, given those of an aggregate, of a carry and of an element: two aggregates of each
@@ -191,14 +199,15 @@ pub mod columns {
         stages: usize,
     ) -> usize {
         bytes_before_stages(aggregate_bytes, carry_bytes, element_bytes)
-            + stages * inputs * stage(element_bytes) * element_bytes
+            + stages
+                * inputs
+                * stage_of(TILE, WARP_THREADS, lane_channels(element_bytes))
+                * element_bytes
     }
 }
 
 /// What split scans have in common: see [`sharing`](crate::sharing).
 pub mod sharing {
-    /// Blocks that a multiprocessor can run at once.
-    pub const BLOCKS_PER_MULTIPROCESSOR: usize = 1;
     /// Words of shared memory for a ticket's tile.
     pub const PLACE_WORDS: usize = 8;
 
@@ -233,64 +242,14 @@ pub mod look_back {
     }
 }
 
-/// What a block of [`carriers`](crate::carriers) does at once.
-pub mod carriers {
-    use super::{WARP_THREADS, sharing};
-
-    /// Carriers of a scan on so many multiprocessors.
-    #[must_use]
-    pub const fn count(multiprocessors: usize) -> usize {
-        match multiprocessors / 32 {
-            0 => 1,
-            carriers @ 1..4 => carriers,
-            _ => 4,
-        }
-    }
-    /// Channels of a line.
-    pub const LINE: usize = WARP_THREADS / 2;
-    /// Half-warps of a team, at most; the first warp has a lane for each.
-    pub const MAX_MEMBERS: u32 = WARP_THREADS as u32;
-    /// Lines of a carrier, at most.
-    pub const MAX_LINES: usize = 512;
-    /// Words of shared memory that say how far a line is.
-    pub const PROGRESS_WORDS: usize = 4;
-    /// Groups that a carry goes through while the aggregates of no more are on their way.
-    pub const UNROLLED: usize = 4;
-
-    /// Of so many lines, those of carrier `carrier` of so many.
-    #[must_use]
-    pub const fn lines_of(lines: u32, carrier: u32, of: u32) -> u32 {
-        let of = if of == 0 { 1 } else { of };
-        lines.saturating_sub(carrier).div_ceil(of)
-    }
-
-    /// Words of shared memory of a carrier of so many warps: for each half-warp an aggregate and a carry of each channel, and a word;
-    /// for each line a carry of each channel and how far it is; and for each team a word.
-    #[must_use]
-    pub const fn shared_words(warps: usize, aggregate_bytes: usize, carry_bytes: usize) -> usize {
-        let halves = WARP_THREADS / LINE * warps;
-        let bytes = halves * (aggregate_bytes + carry_bytes) + MAX_LINES * carry_bytes;
-        LINE * (bytes / size_of::<u32>()) + halves + MAX_LINES * PROGRESS_WORDS + warps
-    }
-
-    /// Words of scratch memory for so many strips of so many channels, of so many tiles each.
-    #[must_use]
-    pub const fn words(
-        strips: usize,
-        channels: usize,
-        tiles: usize,
-        aggregate_bytes: usize,
-        carry_bytes: usize,
-    ) -> usize {
-        sharing::words(strips, channels, tiles, aggregate_bytes + carry_bytes)
-    }
-}
-
 /// The tiling of [`scan_split_rows`](crate::split_rows::scan_split_rows): tiles as those of [`rows`], with two warps more, which publish and
 /// look back.
 pub mod split_rows {
-    use super::sharing::{BLOCKS_PER_MULTIPROCESSOR, PLACE_WORDS};
+    use super::sharing::PLACE_WORDS;
     use super::{ACCESS_BYTES, WARP_THREADS, look_back, registers, rows};
+
+    /// Blocks that a multiprocessor can run at once.
+    pub const BLOCKS_PER_MULTIPROCESSOR: usize = 1;
 
     /// Tiles that a block composes between publishing the aggregate of one and needing what enters it: time for the aggregates of the
     /// tiles before to get there, while the memory is busy.
@@ -339,67 +298,74 @@ pub mod split_rows {
     }
 }
 
-/// The tiling of [`scan_split_columns`](crate::split_columns::scan_split_columns): tiles as those of [`columns`], with two teams of warps, and a
-/// warp more for each channel of a lane, which publishes.
+/// The tiling of [`scan_split_columns`](crate::split_columns::scan_split_columns): a block holds a [group](crate::chain) of tiles as those of
+/// [`columns`], a warp one of them. So that a group is not too large, a strip is narrow: two lanes of a warp have the same channels.
 pub mod split_columns {
-    use super::sharing::{BLOCKS_PER_MULTIPROCESSOR, PLACE_WORDS};
-    use super::{ACCESS_BYTES, WARP_THREADS, carriers, columns, registers};
+    use super::sharing::PLACE_WORDS;
+    use super::{ACCESS_BYTES, WARP_THREADS, columns, registers, sharing};
 
-    /// Teams of warps, which take turns.
-    pub const TEAMS: u32 = 2;
-
-    /// Bytes of a stage.
-    const fn stage_bytes(inputs: usize, element_bytes: usize) -> usize {
-        inputs * columns::stage(element_bytes) * element_bytes
-    }
-    /// Whether a tile is so large that shared memory holds few of them.
-    const fn is_large(inputs: usize, element_bytes: usize) -> bool {
-        stage_bytes(inputs, element_bytes) > 16 * 1024
-    }
-    /// Tiles that a block composes before it stores the results of one, which are a multiple of the [`TEAMS`]: time for what enters
-    /// it to get there, while the memory is busy.
+    /// Lanes that have different channels.
+    pub const WIDTH: usize = 16;
+    /// Lanes that have the same channels, and consecutive steps of the tile.
+    pub const SIDES: usize = WARP_THREADS / WIDTH;
+    /// Neighbouring channels that a lane owns, for so many inputs of elements of so many bytes.
     #[must_use]
-    pub const fn lag(inputs: usize, element_bytes: usize) -> u32 {
-        if is_large(inputs, element_bytes) {
-            4
+    pub const fn lane_channels(inputs: usize, element_bytes: usize) -> usize {
+        if inputs * element_bytes > size_of::<u32>() {
+            1
         } else {
-            6
+            2
         }
     }
-    /// Tiles on their way, a multiple of the [`TEAMS`].
+    /// Channels of a strip.
     #[must_use]
-    pub const fn ahead(inputs: usize, element_bytes: usize) -> u32 {
-        if is_large(inputs, element_bytes) {
+    pub const fn channels(inputs: usize, element_bytes: usize) -> usize {
+        WIDTH * lane_channels(inputs, element_bytes)
+    }
+    /// Strips of a tensor.
+    #[must_use]
+    pub const fn strips(outer: usize, inner: usize, inputs: usize, element_bytes: usize) -> usize {
+        outer * inner.div_ceil(channels(inputs, element_bytes))
+    }
+    /// Steps of a group.
+    pub const GROUP_STEPS: usize = columns::GROUP * columns::TILE;
+    /// Runs of [`STEPS`](columns::STEPS) steps that a lane has of its tile, one after another.
+    pub const PARTS: usize = columns::WARPS / SIDES;
+    /// Parts whose steps a lane keeps in registers while it looks back, for so many inputs of elements of so many bytes, so that their
+    /// place in shared memory is free for those of the next group. Two of f32 are as many as there are registers for; for one input it
+    /// does not pay.
+    #[must_use]
+    pub const fn held(inputs: usize, element_bytes: usize) -> usize {
+        if inputs == 2 && element_bytes == size_of::<f32>() {
             2
         } else {
-            4
+            0
         }
     }
-    /// Tickets that a block holds at once: one for each tile in shared memory, one of a tile that is stored, and some of those that
-    /// come next.
-    pub const PLACES: u32 = 16;
-
-    /// Threads of a block.
-    #[must_use]
-    pub const fn threads(element_bytes: usize) -> usize {
-        TEAMS as usize * columns::THREADS + columns::channels(element_bytes)
-    }
+    /// Groups that a warp asks for at once.
+    pub const ASKED: usize = 4;
+    /// Groups that a block looks back, at most.
+    pub const WINDOW: usize = ASKED * columns::GROUP;
+    /// Tickets that a block holds at once.
+    pub const PLACES: u32 = 2;
+    /// Threads of a block: a warp for each tile.
+    pub const THREADS: usize = columns::GROUP * WARP_THREADS;
+    /// Blocks that a multiprocessor can run at once, at most.
+    pub const BLOCKS_PER_MULTIPROCESSOR: usize = 2;
     /// The most registers that a thread may have, so that as many blocks fit.
-    pub const REGISTERS: u32 =
-        registers(BLOCKS_PER_MULTIPROCESSOR * threads(size_of::<f32>()) / WARP_THREADS);
+    pub const REGISTERS: u32 = registers(BLOCKS_PER_MULTIPROCESSOR * columns::GROUP);
 
-    /// Bytes of shared memory before the stages: the tickets, and for each warp and channel an aggregate, of the tiles that lag
-    /// and two more.
+    /// Bytes of shared memory before the stage: the tickets; a word for each warp; for each channel an aggregate of each tile, and an
+    /// aggregate and a carry of each group that is asked for.
     #[must_use]
-    pub const fn bytes_before_stages(
-        inputs: usize,
+    pub const fn bytes_before_stage(
         aggregate_bytes: usize,
-        element_bytes: usize,
+        carry_bytes: usize,
+        lane_channels: usize,
     ) -> usize {
-        let slots = columns::WARPS * columns::channels(element_bytes);
-        let values = slots * (lag(inputs, element_bytes) as usize + 2) * aggregate_bytes;
-        let places = PLACES as usize * PLACE_WORDS * size_of::<u32>();
-        (places + values).next_multiple_of(ACCESS_BYTES)
+        let values = (columns::GROUP + WINDOW) * aggregate_bytes + WINDOW * carry_bytes;
+        let words = (PLACES as usize * PLACE_WORDS + columns::GROUP) * size_of::<u32>();
+        (words + values * WIDTH * lane_channels).next_multiple_of(ACCESS_BYTES)
     }
 
     /// Bytes of shared memory in all, given those of an aggregate, of a carry and of an element.
@@ -410,16 +376,20 @@ pub mod split_columns {
         carry_bytes: usize,
         element_bytes: usize,
     ) -> usize {
-        let stages = (lag(inputs, element_bytes) + ahead(inputs, element_bytes)) as usize;
-        let to_scan = bytes_before_stages(inputs, aggregate_bytes, element_bytes)
-            + stages * stage_bytes(inputs, element_bytes);
-        let warps = threads(element_bytes) / WARP_THREADS;
-        let to_carry =
-            carriers::shared_words(warps, aggregate_bytes, carry_bytes) * size_of::<u32>();
-        if to_scan > to_carry {
-            to_scan
-        } else {
-            to_carry
-        }
+        let channels = lane_channels(inputs, element_bytes);
+        bytes_before_stage(aggregate_bytes, carry_bytes, channels)
+            + inputs * columns::stage_of(GROUP_STEPS, WIDTH, channels) * element_bytes
+    }
+
+    /// Words of scratch memory for so many strips of so many channels, of so many groups each.
+    #[must_use]
+    pub const fn words(
+        strips: usize,
+        channels: usize,
+        groups: usize,
+        aggregate_bytes: usize,
+        carry_bytes: usize,
+    ) -> usize {
+        sharing::words(strips, channels, groups, aggregate_bytes + carry_bytes)
     }
 }

@@ -274,9 +274,6 @@ where
         let mut emulated = Launch::new(blocks, launch.block)
             .shared_bytes(launch.shared_bytes_used as usize)
             .seed(seed);
-        if launch.is_cooperative {
-            emulated = emulated.resident_blocks(blocks);
-        }
         if let Some(site) = removed {
             emulated = emulated.without_barrier(site);
         }

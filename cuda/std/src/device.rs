@@ -69,17 +69,6 @@ pub(crate) fn device_fence() {
     unsafe { llvm_device_fence() }
 }
 
-#[inline(always)]
-pub(crate) fn opaque(value: u64) -> u64 {
-    let result: u64;
-    // SAFETY: a move from one register to another. It is not pure, so that it stays where it is.
-    unsafe {
-        asm!("mov.b64 {0}, {1};", out(reg64) result, in(reg64) value,
-            options(nomem, nostack, preserves_flags));
-    }
-    result
-}
-
 /// # Safety
 /// As [`crate::thread::sync_threads`].
 #[inline(always)]
@@ -464,9 +453,9 @@ pub(crate) unsafe fn copy_async<T: Scalar, const N: usize>(
             options(pure, nomem, nostack, preserves_flags));
         let shared = shared as u32;
         let policy = streaming_policy();
-        // Only copies of 16 bytes can pass by the L1 cache.
+        // Only copies of 16 bytes can pass by the L1 cache. The rest of a line is for another block, where this one takes half of it.
         match N * size_of::<T>() {
-            16 => asm!("cp.async.cg.shared.global.L2::cache_hint [{0}], [{1}], 16, {2};",
+            16 => asm!("cp.async.cg.shared.global.L2::cache_hint.L2::128B [{0}], [{1}], 16, {2};",
                 in(reg32) shared, in(reg64) source, in(reg64) policy,
                 options(nostack, preserves_flags)),
             8 => asm!("cp.async.ca.shared.global.L2::cache_hint [{0}], [{1}], 8, {2};",
@@ -477,6 +466,16 @@ pub(crate) unsafe fn copy_async<T: Scalar, const N: usize>(
                 options(nostack, preserves_flags)),
         }
     }
+}
+
+#[inline(always)]
+pub(crate) fn opaque(value: u64) -> u64 {
+    let same;
+    // SAFETY: a register is copied. It is not `pure`: else it could be done before a loop.
+    unsafe {
+        asm!("mov.b64 {0}, {1};", out(reg64) same, in(reg64) value, options(nomem, nostack, preserves_flags))
+    }
+    same
 }
 
 #[inline(always)]

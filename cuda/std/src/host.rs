@@ -50,7 +50,6 @@ absent! {
     [unsafe] sync_threads[]();
     [] lane_id[]() -> u32;
     [] note_caller[]();
-    [] opaque[](u64) -> u64;
     [unsafe] shuffle_idx[](u32, u32, u32) -> u32;
     [unsafe] shuffle_up[](u32, u32, u32) -> u32;
     [unsafe] shuffle_down[](u32, u32, u32) -> u32;

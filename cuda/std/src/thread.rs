@@ -74,11 +74,3 @@ pub fn device_fence() {
 pub fn trap() -> ! {
     imp::trap()
 }
-
-/// The value itself, of which the compiler knows nothing. So what is computed from it is computed after this, and takes no registers
-/// before.
-#[inline(always)]
-#[must_use]
-pub fn opaque(value: u64) -> u64 {
-    imp::opaque(value)
-}

@@ -1,8 +1,7 @@
 //! CUDA graphs: work that is captured once, and launched any number of times.
 
-use super::{Doing, check};
+use super::{Doing, StreamView, check};
 use crate::error::{Error, Result};
-use cust::stream::Stream;
 use cust::sys;
 use std::fmt;
 use std::ptr::null_mut;
@@ -49,10 +48,11 @@ impl Graph {
     ///
     /// # Errors
     /// Those of `enqueue`; or the driver's, where something cannot be captured.
-    pub fn captured<E: From<Error>>(
-        stream: &Stream,
+    pub fn captured<'s, E: From<Error>>(
+        stream: impl Into<StreamView<'s>>,
         enqueue: impl FnOnce() -> Result<(), E>,
     ) -> Result<Self, E> {
+        let stream = stream.into();
         // What other threads do meanwhile is theirs.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream exists.
@@ -86,7 +86,8 @@ impl Graph {
     ///
     /// # Safety
     /// Each launch has the obligations of the calls that were captured; and until the stream has done the work, the graph lives.
-    pub unsafe fn launch(&self, stream: &Stream) -> Result<()> {
+    pub unsafe fn launch<'s>(&self, stream: impl Into<StreamView<'s>>) -> Result<()> {
+        let stream = stream.into();
         // SAFETY: the graph was instantiated. The rest says the caller.
         check(unsafe { sys::cuGraphLaunch(self.executable, stream.as_inner()) })
             .doing("launch a graph")

@@ -1,10 +1,9 @@
 //! Device memory that is allocated, filled and given up in the order of a stream.
 
-use super::{DeviceView, DeviceViewMut, Doing, check};
+use super::{DeviceView, DeviceViewMut, Doing, StreamView, check};
 use crate::element::Element;
 use crate::error::{CudaError, Error, Result};
 use crate::operation::Operation;
-use cust::stream::Stream;
 use cust::sys;
 use std::mem::MaybeUninit;
 
@@ -15,7 +14,7 @@ pub(super) struct Memory<'a> {
     /// 0 where there are no bytes.
     address: u64,
     bytes: usize,
-    stream: &'a Stream,
+    stream: StreamView<'a>,
 }
 
 impl<'a> Memory<'a> {
@@ -24,7 +23,7 @@ impl<'a> Memory<'a> {
         operation: Operation,
         what: &'static str,
         bytes: usize,
-        stream: &'a Stream,
+        stream: StreamView<'a>,
     ) -> Result<Self> {
         let mut address = 0;
         if bytes > 0 {
@@ -52,7 +51,7 @@ impl<'a> Memory<'a> {
         operation: Operation,
         what: &'static str,
         bytes: usize,
-        stream: &'a Stream,
+        stream: StreamView<'a>,
     ) -> Result<Self> {
         let memory = Self::new(operation, what, bytes, stream)?;
         if bytes > 0 {
@@ -73,7 +72,7 @@ impl<'a> Memory<'a> {
         operation: Operation,
         what: &'static str,
         values: &[V],
-        stream: &'a Stream,
+        stream: StreamView<'a>,
     ) -> Result<Self> {
         let memory = Self::new(operation, what, size_of_val(values), stream)?;
         if memory.bytes > 0 {

@@ -5,12 +5,14 @@ mod memory;
 mod options;
 mod prepared;
 pub mod ptx;
+mod stream;
 mod view;
 
 pub use cust;
 pub use graph::Graph;
 pub use options::{DeviceBackwardOptions, DeviceOptions};
 pub use prepared::{Prepared, PreparedBackward};
+pub use stream::StreamView;
 pub use view::{DeviceView, DeviceViewMut};
 
 use crate::element::Element;
@@ -95,8 +97,8 @@ fn check(code: sys::CUresult) -> Result<(), CudaError> {
 }
 
 /// Waits for a stream that work was put on, also after an error. The first error counts.
-fn waited(stream: &Stream, enqueued: Result<()>) -> Result<()> {
-    let done = stream.synchronize().doing("wait for the stream");
+fn waited(stream: StreamView<'_>, enqueued: Result<()>) -> Result<()> {
+    let done = stream.synchronize();
     enqueued.and(done)
 }
 
@@ -246,7 +248,7 @@ impl Gpu {
         clippy::too_many_arguments,
         reason = "those of scan_with_into, and a stream"
     )]
-    pub fn scan_device<T: Element>(
+    pub fn scan_device<'s, T: Element>(
         &self,
         operation: Operation,
         inputs: &[DeviceView<'_, T>],
@@ -254,8 +256,9 @@ impl Gpu {
         axis: isize,
         options: DeviceOptions<'_, T>,
         out: DeviceViewMut<'_, T>,
-        stream: &Stream,
+        stream: impl Into<StreamView<'s>>,
     ) -> Result<()> {
+        let stream = stream.into();
         // SAFETY: the views borrow their buffers until this returns, and by then the stream is done, also after an error.
         waited(stream, unsafe {
             self.scan_device_async(operation, inputs, shape, axis, options, out, stream)
@@ -276,7 +279,7 @@ impl Gpu {
         clippy::too_many_arguments,
         reason = "those of scan_with_into, and a stream"
     )]
-    pub unsafe fn scan_device_async<T: Element>(
+    pub unsafe fn scan_device_async<'s, T: Element>(
         &self,
         operation: Operation,
         inputs: &[DeviceView<'_, T>],
@@ -284,10 +287,11 @@ impl Gpu {
         axis: isize,
         options: DeviceOptions<'_, T>,
         out: DeviceViewMut<'_, T>,
-        stream: &Stream,
+        stream: impl Into<StreamView<'s>>,
     ) -> Result<()> {
+        let (request, stream) = (&options.0, stream.into());
         // SAFETY: says the caller.
-        unsafe { self.call(operation, inputs, shape, axis, &options.0, &[out], stream) }
+        unsafe { self.call(operation, inputs, shape, axis, request, &[out], stream) }
     }
 
     /// The gradient of an affine scan in `direction`, along `axis`, from `[a, h, dh]` to `[da, db]`; all in device memory. It returns when
@@ -307,7 +311,7 @@ impl Gpu {
         clippy::too_many_arguments,
         reason = "those of affine_scan_backward_into, and a stream"
     )]
-    pub fn affine_scan_backward_device<T: Element>(
+    pub fn affine_scan_backward_device<'s, T: Element>(
         &self,
         direction: Direction,
         inputs: [DeviceView<'_, T>; 3],
@@ -315,8 +319,9 @@ impl Gpu {
         axis: isize,
         options: DeviceBackwardOptions<'_, T>,
         out: [DeviceViewMut<'_, T>; 2],
-        stream: &Stream,
+        stream: impl Into<StreamView<'s>>,
     ) -> Result<()> {
+        let stream = stream.into();
         // SAFETY: the views borrow their buffers until this returns, and by then the stream is done, also after an error.
         waited(stream, unsafe {
             self.affine_scan_backward_device_async(
@@ -337,7 +342,7 @@ impl Gpu {
         clippy::too_many_arguments,
         reason = "those of affine_scan_backward_into, and a stream"
     )]
-    pub unsafe fn affine_scan_backward_device_async<T: Element>(
+    pub unsafe fn affine_scan_backward_device_async<'s, T: Element>(
         &self,
         direction: Direction,
         inputs: [DeviceView<'_, T>; 3],
@@ -345,11 +350,12 @@ impl Gpu {
         axis: isize,
         options: DeviceBackwardOptions<'_, T>,
         out: [DeviceViewMut<'_, T>; 2],
-        stream: &Stream,
+        stream: impl Into<StreamView<'s>>,
     ) -> Result<()> {
         let operation = Operation::new(Operator::AffineScan, direction);
+        let (request, stream) = (&options.0, stream.into());
         // SAFETY: says the caller.
-        unsafe { self.call(operation, &inputs, shape, axis, &options.0, &out, stream) }
+        unsafe { self.call(operation, &inputs, shape, axis, request, &out, stream) }
     }
 
     /// Checks a scan or a gradient, and puts it on a stream.
@@ -365,7 +371,7 @@ impl Gpu {
         axis: isize,
         request: &Request<'_, T>,
         outputs: &[DeviceViewMut<'_, T>],
-        stream: &Stream,
+        stream: StreamView<'_>,
     ) -> Result<()> {
         let extents = request.extents(operation, inputs, outputs, shape, axis)?;
         let check = Check {
@@ -394,7 +400,7 @@ impl Gpu {
         inputs: &[DeviceView<'_, T>],
         request: &Request<'_, T>,
         outputs: &[DeviceViewMut<'_, T>],
-        stream: &Stream,
+        stream: StreamView<'_>,
     ) -> Result<()> {
         let plan = self.plan(request.planned(operation, extents), operation, extents)?;
         // SAFETY: the boundaries live until the stream has done the work, says the caller.
@@ -423,7 +429,7 @@ impl Gpu {
         plan: &Plan,
         arrays: &Arrays,
         scratch: u64,
-        stream: &Stream,
+        stream: StreamView<'_>,
     ) -> Result<()> {
         match plan {
             Plan::Nothing => Ok(()),
@@ -456,7 +462,7 @@ impl Gpu {
 
     /// # Safety
     /// As [`execute`](Self::execute); the launch is one of the plan for these arrays.
-    unsafe fn launch(&self, launch: &Launch, arrays: &[u64], stream: &Stream) -> Result<()> {
+    unsafe fn launch(&self, launch: &Launch, arrays: &[u64], stream: StreamView<'_>) -> Result<()> {
         let kernel = launch.kernel;
         let module = self.module(kernel, launch.registers)?;
         let function = module
@@ -476,16 +482,10 @@ impl Gpu {
         // SAFETY: the arguments are as many as the kernel has parameters, of their size, and in their order; the arrays
         // are valid for the extents, says the caller; the block and its shared memory are what the kernel asks for.
         check(unsafe {
-            if launch.is_cooperative {
-                sys::cuLaunchCooperativeKernel(
-                    function, x, y, 1, threads, 1, 1, shared, stream, pointers,
-                )
-            } else {
-                let extra = std::ptr::null_mut();
-                sys::cuLaunchKernel(
-                    function, x, y, 1, threads, 1, 1, shared, stream, pointers, extra,
-                )
-            }
+            let extra = std::ptr::null_mut();
+            sys::cuLaunchKernel(
+                function, x, y, 1, threads, 1, 1, shared, stream, pointers, extra,
+            )
         })
         .doing_with("launch", kernel)
     }
@@ -573,7 +573,7 @@ impl Gpu {
     ) -> Result<()> {
         self.make_current()?;
         // SAFETY: the slices are borrowed until this returns, and by then the stream is done, also after an error.
-        waited(&self.stream, unsafe {
+        waited((&self.stream).into(), unsafe {
             self.enqueue_slices(operation, task, extents, slices)
         })
     }
@@ -590,7 +590,7 @@ impl Gpu {
         extents: Extents,
         slices: Slices<'_, '_, T>,
     ) -> Result<()> {
-        let (stream, names) = (&self.stream, task.names(operation));
+        let (stream, names) = (StreamView::from(&self.stream), task.names(operation));
         let inputs = names.inputs.iter().zip(slices.inputs);
         let inputs = inputs
             // SAFETY: says the caller.

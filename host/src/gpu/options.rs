@@ -1,7 +1,7 @@
 //! What scans and gradients in device memory can be asked for.
 
 use super::memory::Memory;
-use super::{Arrays, DeviceView, DeviceViewMut};
+use super::{Arrays, DeviceView, DeviceViewMut, StreamView};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::layout::{self, Layout};
@@ -9,7 +9,6 @@ use crate::operation::Operation;
 use crate::options::{Check, Inclusion};
 use crate::plan::{self, Packed, PlanBuilder};
 use crate::shape::{self, Extents, Names};
-use cust::stream::Stream;
 
 /// The options of a scan in device memory: those of [`Options`](crate::Options), which says what each of them means, with views in
 /// place of slices. By default it is inclusive, and each sequence starts afresh.
@@ -349,7 +348,7 @@ impl<T: Element> Request<'_, T> {
     pub(super) unsafe fn copy_boundaries<'s>(
         &self,
         operation: Operation,
-        stream: &'s Stream,
+        stream: StreamView<'s>,
     ) -> Result<Option<Memory<'s>>> {
         // SAFETY: says the caller.
         let copy =

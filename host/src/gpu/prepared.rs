@@ -2,7 +2,8 @@
 
 use super::options::{Kind, Request};
 use super::{
-    DeviceBackwardOptions, DeviceOptions, DeviceView, DeviceViewMut, Doing, Gpu, Memory, waited,
+    DeviceBackwardOptions, DeviceOptions, DeviceView, DeviceViewMut, Gpu, Memory, StreamView,
+    waited,
 };
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -10,7 +11,6 @@ use crate::operation::{Direction, Operation, Operator};
 use crate::options::Check;
 use crate::plan::{Plan, Strategy};
 use crate::shape;
-use cust::stream::Stream;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -112,12 +112,12 @@ impl Gpu {
                 self.module(launch.kernel, launch.registers)?;
             }
         }
-        let stream = &self.stream;
+        let stream = StreamView::from(&self.stream);
         // SAFETY: they are borrowed until this returns, and by then the stream is done, also after an error.
         let boundaries = unsafe { request.copy_boundaries(operation, stream) };
         let scratch = Memory::zeroed(operation, "scratch", plan.scratch_bytes(), stream);
         // Other streams use the memory.
-        stream.synchronize().doing("wait for the stream")?;
+        stream.synchronize()?;
         Ok(Ready {
             gpu: self,
             operation,
@@ -150,13 +150,14 @@ impl<T: Element> Prepared<'_, T> {
     ///
     /// # Errors
     /// [`Error`] says which argument does not fit, or what the driver reports.
-    pub fn run(
+    pub fn run<'s>(
         &mut self,
         inputs: &[DeviceView<'_, T>],
         options: DeviceOptions<'_, T>,
         out: DeviceViewMut<'_, T>,
-        stream: &Stream,
+        stream: impl Into<StreamView<'s>>,
     ) -> Result<()> {
+        let stream = stream.into();
         // SAFETY: the views borrow their buffers and this its own memory until this returns, and by then the stream is done, also
         // after an error.
         waited(stream, unsafe {
@@ -176,15 +177,15 @@ impl<T: Element> Prepared<'_, T> {
     /// - no other run of this begins, but on the same stream.
     ///
     /// Where the work is captured in a graph, that goes for each launch of the graph.
-    pub unsafe fn run_async(
+    pub unsafe fn run_async<'s>(
         &self,
         inputs: &[DeviceView<'_, T>],
         options: DeviceOptions<'_, T>,
         out: DeviceViewMut<'_, T>,
-        stream: &Stream,
+        stream: impl Into<StreamView<'s>>,
     ) -> Result<()> {
         // SAFETY: says the caller.
-        unsafe { self.0.run_async(inputs, &options.0, &[out], stream) }
+        unsafe { self.0.run_async(inputs, &options.0, &[out], stream.into()) }
     }
 }
 
@@ -204,13 +205,14 @@ impl<T: Element> PreparedBackward<'_, T> {
     ///
     /// # Errors
     /// [`Error`] says which argument does not fit, or what the driver reports.
-    pub fn run(
+    pub fn run<'s>(
         &mut self,
         inputs: [DeviceView<'_, T>; 3],
         options: DeviceBackwardOptions<'_, T>,
         out: [DeviceViewMut<'_, T>; 2],
-        stream: &Stream,
+        stream: impl Into<StreamView<'s>>,
     ) -> Result<()> {
+        let stream = stream.into();
         // SAFETY: the views borrow their buffers and this its own memory until this returns, and by then the stream is done, also
         // after an error.
         waited(stream, unsafe {
@@ -225,15 +227,15 @@ impl<T: Element> PreparedBackward<'_, T> {
     ///
     /// # Safety
     /// As for [`Prepared::run_async`].
-    pub unsafe fn run_async(
+    pub unsafe fn run_async<'s>(
         &self,
         inputs: [DeviceView<'_, T>; 3],
         options: DeviceBackwardOptions<'_, T>,
         out: [DeviceViewMut<'_, T>; 2],
-        stream: &Stream,
+        stream: impl Into<StreamView<'s>>,
     ) -> Result<()> {
         // SAFETY: says the caller.
-        unsafe { self.0.run_async(&inputs, &options.0, &out, stream) }
+        unsafe { self.0.run_async(&inputs, &options.0, &out, stream.into()) }
     }
 }
 
@@ -245,7 +247,7 @@ impl<T: Element> Ready<'_, T> {
         inputs: &[DeviceView<'_, T>],
         request: &Request<'_, T>,
         outputs: &[DeviceViewMut<'_, T>],
-        stream: &Stream,
+        stream: StreamView<'_>,
     ) -> Result<()> {
         let (operation, shape) = (self.operation, &self.shape[..]);
         let extents = request.extents(operation, inputs, outputs, shape, self.axis)?;

@@ -37,12 +37,14 @@ impl Symbol {
     }
 }
 
-/// The jump behind one symbol; arguments and return address stay as the caller left them.
+/// The jump behind one symbol; arguments and return address stay as the caller left them. The symbol is hidden: a shared library
+/// that is linked to this crate must not stand in for the driver in the rest of the process.
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
     ($slot:ident) => {
         // A plain load acquires on x86-64.
         std::arch::naked_asm!(
+            concat!(".hidden ", stringify!($slot)),
             "jmp qword ptr [rip + {table} + {slot}]",
             table = sym TABLE,
             slot = const offset_of!(Table, $slot),
@@ -55,6 +57,7 @@ macro_rules! jump {
     ($slot:ident) => {
         // x16 is the scratch register that the procedure call standard leaves to such jumps.
         std::arch::naked_asm!(
+            concat!(".hidden ", stringify!($slot)),
             "adrp x16, {table} + {slot}",
             "add x16, x16, :lo12:{table} + {slot}",
             "ldar x16, [x16]",

@@ -110,10 +110,6 @@ pub(crate) unsafe fn vote_ballot(mask: u32, predicate: bool) -> u32 {
     warp_call(caller, WarpFunction::VoteBallot, mask, predicate.into(), 0)
 }
 
-pub(crate) fn opaque(value: u64) -> u64 {
-    value
-}
-
 /// # Safety
 /// As [`crate::warp::sync_warp`].
 #[track_caller]
