@@ -335,7 +335,8 @@ impl<
         if self.aligned_inputs {
             // SAFETY: says the caller; vectors are aligned.
             unsafe {
-                if whole {
+                // A gradient has no registers for one more way to do it.
+                if whole && !S::IS_BACKWARD {
                     self.copy_whole::<ROWS>(position, stage, row, lane);
                 } else {
                     self.copy_guarded::<ROWS, V>(position, stage, row, lane);
