@@ -47,6 +47,7 @@ const fn goes_without_guards(inputs: usize, element_bytes: usize, is_masked: boo
 /// - `stages` is one of [`tiling::columns::stages`](crate::tiling::columns::stages), and the launch has [`tiling::columns::shared_bytes`](crate::tiling::columns::shared_bytes) of
 ///   dynamic shared memory for them.
 #[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "those of the kernels")]
 pub unsafe fn scan_columns<
     S,
     E,

@@ -8,6 +8,7 @@ use ptxscan_kernels::arrays::{Arrays, Options};
 use ptxscan_kernels::block;
 use ptxscan_kernels::columns::scan_columns;
 use ptxscan_kernels::direction::{Direction, Forward, Order, Reverse};
+use ptxscan_kernels::layout::Dense;
 use ptxscan_kernels::monoid::{Action, Monoid, Operator, Step};
 use ptxscan_kernels::rows::scan_rows;
 use ptxscan_kernels::slots::Slots;
@@ -65,6 +66,7 @@ impl<const SERIAL: bool> Action for Bicyclic<SERIAL> {
 impl<const SERIAL: bool> Step for Bicyclic<SERIAL> {
     type Aggregate = Self;
     type Outputs = u32;
+    type Layout = Dense;
     const PADDING: Self = Self::IDENTITY;
 
     fn aggregate(self) -> Self {
@@ -360,7 +362,12 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
             match (inner == 1, split) {
                 (true, false) => {
                     scan_rows::<_, _, D, INPUTS, 1, SUBTILES, VECTOR>(
-                        &arrays, outer, len, 0, options,
+                        &arrays,
+                        outer,
+                        len,
+                        0,
+                        options,
+                        [Dense; INPUTS],
                     );
                 }
                 (true, true) => {
@@ -371,7 +378,14 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
                 (false, false) => {
                     let stages = columns::MAX_STAGES as u64;
                     scan_columns::<_, _, D, INPUTS, 1, VECTOR, CHANNELS>(
-                        &arrays, outer, len, inner, stages, 0, options,
+                        &arrays,
+                        outer,
+                        len,
+                        inner,
+                        stages,
+                        0,
+                        options,
+                        [Dense; INPUTS],
                     );
                 }
                 (false, true) => {
