@@ -17,7 +17,7 @@ use crate::{
     monoid::{Action, Operator},
     sharing::{Asked, Place, Places, Published, Sharing},
     slots::{Slots, words},
-    strip::{Results, Steps, Strip, compose},
+    strip::{Results, Strip, compose},
     tiling::{
         WARP_THREADS,
         columns::{self, GROUP, STEPS, TILE},

@@ -173,7 +173,7 @@ impl<
     }
 
     /// Starts to copy the warp's steps, which are at `position` and after, to a stage: for each input, `ROWS` rows of `32 · C`
-    /// elements, one for each step, from row `row` on. Where there is no such step or channel, padding is written.
+    /// elements, one for each step, from row `row` on. Where there is no such step or channel, padding is written, if there is a step at all.
     ///
     /// # Safety
     /// All lanes of the warp call it. No other warp accesses these rows of the stage, and no lane does until the copies are
@@ -250,7 +250,7 @@ impl<
         lane: usize,
     ) {
         let mut first = lane * N;
-        while first < STEPS * (W * C) {
+        while position < self.len && first < STEPS * (W * C) {
             let (step, channel) = (first / (W * C), first % (W * C));
             let position = position + step;
             let is_there = position < self.len && channel < self.channels;
@@ -296,8 +296,8 @@ impl<
         let at = Self::at(row) + lane * C;
         let mut steps = [[S::PADDING; C]; STEPS];
         let mut t = 0;
-        while t < STEPS {
-            // SAFETY: all rows of the stage are written, those outside the strip too.
+        while position < self.len && t < STEPS {
+            // SAFETY: the rows are written, where there is a step in one of them.
             steps[t] = S::gather(|k| unsafe {
                 stage.read_vector(k * const { stage_of(ROWS, W, C) } + at + t * (W * C))
             });
