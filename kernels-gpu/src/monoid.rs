@@ -98,6 +98,9 @@ pub trait Operator<E: Scalar, const INPUTS: usize, const OUTPUTS: usize = 1>: St
     /// `N` steps from `N` elements of each input; `elements(k)` gives those of input `k`, and is called once.
     fn gather<const N: usize>(elements: impl Fn(usize) -> [E; N]) -> [Self; N];
 
+    /// The elements of each input that make [`PADDING`](Step::PADDING).
+    fn absent() -> [E; INPUTS];
+
     /// The output elements for what a step gives.
     fn emit(outputs: Self::Outputs) -> [E; OUTPUTS];
 
@@ -362,6 +365,11 @@ impl<E: Element> Operator<E, 1> for Sum<E::Number> {
     }
 
     #[inline(always)]
+    fn absent() -> [E; 1] {
+        [E::Number::ADDITIVE_IDENTITY].map(E::narrow)
+    }
+
+    #[inline(always)]
     fn emit(result: E::Number) -> [E; 1] {
         [E::narrow(result)]
     }
@@ -457,6 +465,11 @@ impl<E: Element> Operator<E, 2> for Affine<E::Number> {
     }
 
     #[inline(always)]
+    fn absent() -> [E; 2] {
+        [E::Number::ONE, E::Number::ADDITIVE_IDENTITY].map(E::narrow)
+    }
+
+    #[inline(always)]
     fn emit(result: E::Number) -> [E; 1] {
         [E::narrow(result)]
     }
@@ -546,6 +559,16 @@ impl<E: Element> Operator<E, 3, 2> for Gradient<E::Number> {
             dh: dh[i].widen(),
             is_first: false,
         })
+    }
+
+    #[inline(always)]
+    fn absent() -> [E; 3] {
+        [
+            E::Number::ONE,
+            E::Number::ZERO,
+            E::Number::ADDITIVE_IDENTITY,
+        ]
+        .map(E::narrow)
     }
 
     #[inline(always)]
@@ -679,6 +702,11 @@ impl<E: Scalar, S: Operator<E, I, O>, const I: usize, const O: usize> Operator<E
     #[inline(always)]
     fn gather<const N: usize>(elements: impl Fn(usize) -> [E; N]) -> [Self; N] {
         S::gather(elements).map(|since| Self { since, restarts: 0 })
+    }
+
+    #[inline(always)]
+    fn absent() -> [E; I] {
+        S::absent()
     }
 
     #[inline(always)]

@@ -21,11 +21,11 @@ use crate::{
     arrays::{Arrays, Options, Span},
     block,
     chain::Chain,
-    direction::Order,
+    direction::{Order, order},
     monoid::{Action, Carry, Monoid, Operator, Step},
     sharing::Flags,
     slots::{Slots, words},
-    tile::{Items, Row},
+    tile::{Emitted, Items, Row, Vector},
     tiling::{
         WARP_THREADS,
         rows::{GROUP, MAX_WARPS},
@@ -69,11 +69,11 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
         }
         careful = true;
     }
-    let lane = thread::thread_idx_x() as usize % WARP_THREADS;
-    let warp = thread::thread_idx_x() as usize / WARP_THREADS;
-    let warps = thread::block_dim_x() as usize / WARP_THREADS;
+    let lane = thread::thread_idx_x() % WARP_THREADS as u32;
+    let warp = thread::thread_idx_x() / WARP_THREADS as u32;
+    let warps = (thread::block_dim_x() / WARP_THREADS as u32) as usize;
     let tile = warps * K * WARP_THREADS * V;
-    let offset = (warp * K * WARP_THREADS + lane) * V;
+    let offset = (warp * (K * WARP_THREADS) as u32 + lane) as usize * V;
 
     // Aggregates of two tiles in turn: a warp may write those of the next tile while another still reads those
     // of this one. It cannot be two tiles ahead, since the exchange of the tile between has a barrier.
@@ -107,14 +107,13 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
             let mut carry = arrays.start(options, row, len);
             let mut chain = Chain::<S::Aggregate, GROUP>::new(carry);
             while start < len {
-                let mut items = next;
-                view.finish(start + offset, &mut items);
+                let loaded = next;
                 let end = start + tile;
                 if end < len {
                     next = view.load::<K>(end + offset, view.is_whole(end + tile));
                 }
 
-                let scanned = scan_warp(lane as u32, &items);
+                let scanned = scan_warp(lane, &view.items(start + offset, &loaded));
                 let aggregates = Slots::new(
                     shared.add(set * MAX_WARPS * words::<S::Aggregate>()),
                     MAX_WARPS,
@@ -122,7 +121,8 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
                 set ^= 1;
                 let exchanged = block::exchange(&aggregates, scanned.aggregate);
                 let carries = scanned.carries(exchanged.before.apply(carry));
-                let mut results = Results::new(&items, carries, options);
+                let items = view.items(start + offset, &loaded);
+                let mut results = Results::new::<S, D, I, V>(&items, carries, options);
                 chain.advance(number, exchanged.total);
                 number += 1;
                 let mut after = chain.carry(number);
@@ -131,15 +131,15 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
                 finite &= ends_finite;
                 if careful && !block::all(votes, ends_finite) {
                     // Loaded once more, so as not to hold registers all the time.
-                    let mut items = view.load::<K>(start + offset, view.is_whole(end));
-                    view.finish(start + offset, &mut items);
+                    let loaded = view.load::<K>(start + offset, view.is_whole(end));
+                    let items = view.items(start + offset, &loaded);
                     let (carries, serial) = replay(&items, carry, &serial_carry);
-                    results = Results::new(&items, carries, options);
+                    results = Results::new::<S, D, I, V>(&items, carries, options);
                     after = serial;
                     chain = Chain::new(after);
                 }
                 carry = after;
-                view.store(start + offset, view.is_whole(end), results.values);
+                view.store(start + offset, view.is_whole(end), results.vectors);
                 start = end;
             }
             if careful || block::all(votes, finite) {
@@ -286,42 +286,43 @@ unsafe fn replay<S: Step, const K: usize, const V: usize>(
 }
 
 /// What a lane's vectors become.
-pub(crate) struct Results<S: Step, const K: usize, const V: usize> {
-    /// What is written at each step.
-    pub(crate) values: Items<S::Outputs, K, V>,
+pub(crate) struct Results<E, const O: usize, const K: usize> {
+    /// What is written.
+    pub(crate) vectors: Emitted<E, O, K>,
     /// Whether the carries of each vector are finite.
     pub(crate) finite: bool,
 }
 
-impl<S: Step, const K: usize, const V: usize> Results<S, K, V> {
+impl<E: Scalar, const O: usize, const K: usize> Results<E, O, K> {
     /// Takes the carry of each vector through its steps.
     #[inline(always)]
-    pub(crate) fn new(items: &Items<S, K, V>, carries: [Carry<S>; K], options: Options) -> Self {
-        let mut results = Self {
-            values: carries.map(|carry| [S::PADDING.outputs(carry, carry); V]),
-            finite: true,
-        };
+    pub(crate) fn new<S: Operator<E, I, O>, D: Order, const I: usize, const V: usize>(
+        items: &Items<S, K, V>,
+        carries: [Carry<S>; K],
+        options: Options,
+    ) -> Self {
+        let mut finite = true;
         let mut k = 0;
-        while k < K {
-            let mut carry = carries[k];
+        let vectors = carries.map(|mut carry| {
             if S::ENDS_CARRIES {
-                results.finite &= S::Aggregate::is_finite_carry(carry);
+                finite &= S::Aggregate::is_finite_carry(carry);
             }
-            let mut j = 0;
-            while j < V {
-                let after = items[k][j].after(carry);
+            let values = items[k].map(|item| {
+                let after = item.after(carry);
                 let result = if options.has(Options::EXCLUSIVE) {
-                    items[k][j].before(carry)
+                    item.before(carry)
                 } else {
                     after
                 };
-                results.values[k][j] = items[k][j].outputs(carry, result);
+                let values = S::emit(item.outputs(carry, result));
                 carry = after;
-                j += 1;
-            }
-            results.finite &= S::Aggregate::is_finite_carry(carry);
+                values
+            });
+            finite &= S::Aggregate::is_finite_carry(carry);
             k += 1;
-        }
-        results
+            let values = order::<D, _, V>(values);
+            core::array::from_fn(|o| Vector::of(values.map(|all| all[o])))
+        });
+        Self { vectors, finite }
     }
 }

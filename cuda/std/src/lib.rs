@@ -42,6 +42,7 @@ pub mod async_copy;
 pub mod emulator;
 pub mod float;
 pub mod global;
+pub mod hint;
 pub mod shared;
 pub mod thread;
 pub mod warp;
