@@ -101,8 +101,8 @@ pub trait Operator<E: Scalar, const INPUTS: usize, const OUTPUTS: usize = 1>: St
     /// The elements of each input that make [`PADDING`](Step::PADDING).
     fn absent() -> [E; INPUTS];
 
-    /// The output elements for what a step gives.
-    fn emit(outputs: Self::Outputs) -> [E; OUTPUTS];
+    /// The elements of each output for what some steps give.
+    fn emit<const N: usize>(outputs: [Self::Outputs; N]) -> [[E; N]; OUTPUTS];
 
     /// The step as one at which the scan starts afresh, if there is a mask.
     #[inline(always)]
@@ -120,8 +120,8 @@ pub trait Element: Scalar {
     /// The element as a carry: no value changes.
     fn widen(self) -> Self::Number;
 
-    /// A carry as an element, rounded once.
-    fn narrow(number: Self::Number) -> Self;
+    /// Carries as elements, each rounded once.
+    fn narrow<const N: usize>(numbers: [Self::Number; N]) -> [Self; N];
 }
 
 /// A type that the operators compute in.
@@ -269,8 +269,8 @@ macro_rules! elements {
             }
 
             #[inline(always)]
-            fn narrow(number: $t) -> $t {
-                number
+            fn narrow<const N: usize>(numbers: [$t; N]) -> [$t; N] {
+                numbers
             }
         }
     )* };
@@ -288,8 +288,8 @@ macro_rules! halves {
             }
 
             #[inline(always)]
-            fn narrow(number: f32) -> Self {
-                Self::from_f32(number)
+            fn narrow<const N: usize>(numbers: [f32; N]) -> [Self; N] {
+                Self::from_f32s(numbers)
             }
         }
     )* };
@@ -366,12 +366,12 @@ impl<E: Element> Operator<E, 1> for Sum<E::Number> {
 
     #[inline(always)]
     fn absent() -> [E; 1] {
-        [E::Number::ADDITIVE_IDENTITY].map(E::narrow)
+        E::narrow([E::Number::ADDITIVE_IDENTITY])
     }
 
     #[inline(always)]
-    fn emit(result: E::Number) -> [E; 1] {
-        [E::narrow(result)]
+    fn emit<const N: usize>(results: [E::Number; N]) -> [[E; N]; 1] {
+        [E::narrow(results)]
     }
 }
 
@@ -466,12 +466,12 @@ impl<E: Element> Operator<E, 2> for Affine<E::Number> {
 
     #[inline(always)]
     fn absent() -> [E; 2] {
-        [E::Number::ONE, E::Number::ADDITIVE_IDENTITY].map(E::narrow)
+        E::narrow([E::Number::ONE, E::Number::ADDITIVE_IDENTITY])
     }
 
     #[inline(always)]
-    fn emit(result: E::Number) -> [E; 1] {
-        [E::narrow(result)]
+    fn emit<const N: usize>(results: [E::Number; N]) -> [[E; N]; 1] {
+        [E::narrow(results)]
     }
 }
 
@@ -563,17 +563,16 @@ impl<E: Element> Operator<E, 3, 2> for Gradient<E::Number> {
 
     #[inline(always)]
     fn absent() -> [E; 3] {
-        [
+        E::narrow([
             E::Number::ONE,
             E::Number::ZERO,
             E::Number::ADDITIVE_IDENTITY,
-        ]
-        .map(E::narrow)
+        ])
     }
 
     #[inline(always)]
-    fn emit(outputs: [E::Number; 2]) -> [E; 2] {
-        outputs.map(E::narrow)
+    fn emit<const N: usize>(outputs: [[E::Number; 2]; N]) -> [[E; N]; 2] {
+        core::array::from_fn(|o| E::narrow(outputs.map(|both| both[o])))
     }
 }
 
@@ -710,7 +709,7 @@ impl<E: Scalar, S: Operator<E, I, O>, const I: usize, const O: usize> Operator<E
     }
 
     #[inline(always)]
-    fn emit(outputs: S::Outputs) -> [E; O] {
+    fn emit<const N: usize>(outputs: [S::Outputs; N]) -> [[E; N]; O] {
         S::emit(outputs)
     }
 

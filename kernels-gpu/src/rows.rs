@@ -302,27 +302,52 @@ impl<E: Scalar, const O: usize, const K: usize> Results<E, O, K> {
         options: Options,
     ) -> Self {
         let mut finite = true;
+        let mut afters = [[S::Aggregate::START; V]; K];
         let mut k = 0;
-        let vectors = carries.map(|mut carry| {
+        while k < K {
+            let mut carry = carries[k];
             if S::ENDS_CARRIES {
                 finite &= S::Aggregate::is_finite_carry(carry);
             }
-            let values = items[k].map(|item| {
-                let after = item.after(carry);
-                let result = if options.has(Options::EXCLUSIVE) {
-                    item.before(carry)
-                } else {
-                    after
-                };
-                let values = S::emit(item.outputs(carry, result));
-                carry = after;
-                values
-            });
+            let mut j = 0;
+            while j < V {
+                carry = items[k][j].after(carry);
+                afters[k][j] = carry;
+                j += 1;
+            }
             finite &= S::Aggregate::is_finite_carry(carry);
             k += 1;
-            let values = order::<D, _, V>(values);
-            core::array::from_fn(|o| Vector::of(values.map(|all| all[o])))
-        });
+        }
+        // What enters a step.
+        let carry = |k: usize, j: usize| if j == 0 { carries[k] } else { afters[k][j - 1] };
+        // A branch each, since a choice at each step takes time.
+        let vectors = if options.has(Options::EXCLUSIVE) {
+            emit::<S, E, D, I, O, K, V>(|k, j| {
+                let carry = carry(k, j);
+                items[k][j].outputs(carry, items[k][j].before(carry))
+            })
+        } else {
+            emit::<S, E, D, I, O, K, V>(|k, j| items[k][j].outputs(carry(k, j), afters[k][j]))
+        };
         Self { vectors, finite }
     }
+}
+
+/// The vectors of what step `j` of subtile `k` gives, says `outputs(k, j)`.
+#[inline(always)]
+fn emit<
+    S: Operator<E, I, O>,
+    E: Scalar,
+    D: Order,
+    const I: usize,
+    const O: usize,
+    const K: usize,
+    const V: usize,
+>(
+    outputs: impl Fn(usize, usize) -> S::Outputs,
+) -> Emitted<E, O, K> {
+    core::array::from_fn(|k| {
+        let outputs = core::array::from_fn(|j| outputs(k, j));
+        S::emit::<V>(order::<D, _, V>(outputs)).map(Vector::of)
+    })
 }

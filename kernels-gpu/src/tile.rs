@@ -198,6 +198,12 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         self.aligned && end <= self.len
     }
 
+    /// Where in memory the step at `position` lies, which is in the row.
+    #[inline(always)]
+    fn first(&self, position: usize) -> usize {
+        index::<D>(position, 1, self.len)
+    }
+
     /// Where in memory the step at `position` lies, if it is in the row, and how many steps of the row are at
     /// `position` and after, as far as a tile can reach.
     #[inline(always)]
@@ -223,65 +229,111 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         whole: bool,
     ) -> Loaded<E, I, K> {
         let mut loaded = Loaded::of(S::absent());
-        let (first, valid) = self.guard(position);
-        // SAFETY: the vectors of whole items lie in the row and are aligned; an item that is valid lies in the row, and so does the
-        // next.
+        // SAFETY: whole items lie in the row, and so do those that are valid.
         unsafe {
             if whole {
+                let first = self.first(position);
                 let mut k = 0;
                 while k < K {
-                    let ahead = k * Self::SUBTILE;
-                    let at = first_of::<D>(first, ahead, V);
-                    let mut i = 0;
-                    while i < I {
-                        loaded.vectors[k][i] = Vector::of(if S::IS_OF_NEXT[i] {
-                            // Not read as what is read once: the next lane reads a part of it too.
-                            let next = self.next(first, ahead + V - 1, valid);
-                            loaded.nexts[k][i] = self.inputs[i].read(next);
-                            self.inputs[i].read_vector::<V>(at)
-                        } else {
-                            self.inputs[i].read_vector_streaming::<V>(at)
-                        });
-                        i += 1;
-                    }
-                    if self.is_masked {
-                        loaded.masks[k] = Vector::of(self.mask.read_vector::<V>(at));
-                    }
+                    self.load_vector(position, first, k, &mut loaded);
                     k += 1;
                 }
             } else {
+                let (first, valid) = self.guard(position);
                 let mut k = 0;
                 while k < K {
-                    let ahead = k * Self::SUBTILE;
-                    let mut vectors = S::absent().map(|element| [element; V]);
-                    let mut mask = [0; V];
-                    let mut j = 0;
-                    while j < V {
-                        if ((ahead + j) as u32) < valid {
-                            let at = first_of::<D>(first, ahead + j, 1);
-                            let place = index::<D>(j, 1, V);
-                            let mut i = 0;
-                            while i < I {
-                                vectors[i][place] = self.inputs[i].read(at);
-                                if S::IS_OF_NEXT[i] && j + 1 == V {
-                                    let next = self.next(first, ahead + j, valid);
-                                    loaded.nexts[k][i] = self.inputs[i].read(next);
-                                }
-                                i += 1;
-                            }
-                            if self.is_masked {
-                                mask[place] = self.mask.read(at);
-                            }
-                        }
-                        j += 1;
+                    if self.has_vector(k, valid) {
+                        self.load_vector(position, first, k, &mut loaded);
+                    } else {
+                        self.load_elements(first, valid, k, &mut loaded);
                     }
-                    loaded.vectors[k] = vectors.map(Vector::of);
-                    loaded.masks[k] = Vector::of(mask);
                     k += 1;
                 }
             }
         }
         loaded
+    }
+
+    /// Whether vector `k` of the items is in the row and aligned, where so many steps of the row are there and after.
+    #[inline(always)]
+    fn has_vector(&self, k: usize, valid: u32) -> bool {
+        self.aligned && (k * Self::SUBTILE + V) as u32 <= valid
+    }
+
+    /// # Safety
+    /// Vector `k` of the items at `position`, which is at `first` in memory, lies in the row and is aligned.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn load_vector<const K: usize>(
+        &self,
+        position: usize,
+        first: usize,
+        k: usize,
+        loaded: &mut Loaded<E, I, K>,
+    ) {
+        let at = first_of::<D>(first, k * Self::SUBTILE, V);
+        // SAFETY: says the caller; the next step lies in the row too.
+        unsafe {
+            let mut i = 0;
+            while i < I {
+                loaded.vectors[k][i] = Vector::of(if S::IS_OF_NEXT[i] {
+                    // Not read as what is read once: the next lane reads a part of it too.
+                    let (_, valid) = self.guard(position);
+                    let next = self.next(first, k * Self::SUBTILE + V - 1, valid);
+                    loaded.nexts[k][i] = self.inputs[i].read(next);
+                    self.inputs[i].read_vector::<V>(at)
+                } else {
+                    self.inputs[i].read_vector_streaming::<V>(at)
+                });
+                i += 1;
+            }
+            if self.is_masked {
+                loaded.masks[k] = Vector::of(self.mask.read_vector::<V>(at));
+            }
+        }
+    }
+
+    /// Loads those of the `valid` steps at `first` and after that vector `k` has.
+    ///
+    /// # Safety
+    /// They lie in the row.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn load_elements<const K: usize>(
+        &self,
+        first: usize,
+        valid: u32,
+        k: usize,
+        loaded: &mut Loaded<E, I, K>,
+    ) {
+        let mut vectors = S::absent().map(|element| [element; V]);
+        let mut mask = [0; V];
+        let mut j = 0;
+        while j < V {
+            let ahead = k * Self::SUBTILE + j;
+            if (ahead as u32) < valid {
+                let at = first_of::<D>(first, ahead, 1);
+                let place = index::<D>(j, 1, V);
+                // SAFETY: the step lies in the row, since it is valid, and so does the next.
+                unsafe {
+                    let mut i = 0;
+                    while i < I {
+                        vectors[i][place] = self.inputs[i].read(at);
+                        if S::IS_OF_NEXT[i] && j + 1 == V {
+                            let next = self.next(first, ahead, valid);
+                            loaded.nexts[k][i] = self.inputs[i].read(next);
+                        }
+                        i += 1;
+                    }
+                    if self.is_masked {
+                        mask[place] = self.mask.read(at);
+                    }
+                }
+            }
+            j += 1;
+        }
+        loaded.vectors[k] = vectors.map(Vector::of);
+        loaded.masks[k] = Vector::of(mask);
     }
 
     /// The items that were loaded from `position`.
@@ -471,41 +523,75 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         whole: bool,
         results: Emitted<E, O, K>,
     ) {
-        let (first, valid) = self.guard(position);
         // SAFETY: as for `load`.
         unsafe {
             if whole {
+                let first = self.first(position);
                 let mut k = 0;
                 while k < K {
-                    let at = first_of::<D>(first, k * Self::SUBTILE, V);
-                    let mut o = 0;
-                    while o < O {
-                        let vector = results[k][o].elements::<V>();
-                        self.outputs[o].write_vector_streaming(at, vector);
-                        o += 1;
-                    }
+                    self.store_vector(first, k, &results);
                     k += 1;
                 }
             } else {
+                let (first, valid) = self.guard(position);
                 let mut k = 0;
                 while k < K {
-                    let mut j = 0;
-                    while j < V {
-                        let ahead = k * Self::SUBTILE + j;
-                        if (ahead as u32) < valid {
-                            let at = first_of::<D>(first, ahead, 1);
-                            let mut o = 0;
-                            while o < O {
-                                let vector = results[k][o].elements::<V>();
-                                self.outputs[o].write(at, vector[index::<D>(j, 1, V)]);
-                                o += 1;
-                            }
-                        }
-                        j += 1;
+                    if self.has_vector(k, valid) {
+                        self.store_vector(first, k, &results);
+                    } else {
+                        self.store_elements(first, valid, k, &results);
                     }
                     k += 1;
                 }
             }
+        }
+    }
+
+    /// # Safety
+    /// As [`load_vector`](Self::load_vector); no other thread accesses these steps of the outputs.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn store_vector<const K: usize>(
+        &self,
+        first: usize,
+        k: usize,
+        results: &Emitted<E, O, K>,
+    ) {
+        let at = first_of::<D>(first, k * Self::SUBTILE, V);
+        let mut o = 0;
+        while o < O {
+            let vector = results[k][o].elements::<V>();
+            // SAFETY: says the caller.
+            unsafe { self.outputs[o].write_vector_streaming(at, vector) };
+            o += 1;
+        }
+    }
+
+    /// # Safety
+    /// As [`load_elements`](Self::load_elements); no other thread accesses these steps of the outputs.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn store_elements<const K: usize>(
+        &self,
+        first: usize,
+        valid: u32,
+        k: usize,
+        results: &Emitted<E, O, K>,
+    ) {
+        let mut o = 0;
+        while o < O {
+            let vector = results[k][o].elements::<V>();
+            let mut j = 0;
+            while j < V {
+                let ahead = k * Self::SUBTILE + j;
+                if (ahead as u32) < valid {
+                    let at = first_of::<D>(first, ahead, 1);
+                    // SAFETY: the step lies in the row, since it is valid.
+                    unsafe { self.outputs[o].write(at, vector[index::<D>(j, 1, V)]) };
+                }
+                j += 1;
+            }
+            o += 1;
         }
     }
 }
