@@ -71,8 +71,8 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
     }
     let lane = thread::thread_idx_x() % WARP_THREADS as u32;
     let warp = thread::thread_idx_x() / WARP_THREADS as u32;
-    let warps = (thread::block_dim_x() / WARP_THREADS as u32) as usize;
-    let tile = warps * K * WARP_THREADS * V;
+    let warps = thread::block_dim_x() / WARP_THREADS as u32;
+    let part = warps as usize * K * WARP_THREADS * V;
     let offset = (warp * (K * WARP_THREADS) as u32 + lane) as usize * V;
 
     // Aggregates of two tiles in turn: a warp may write those of the next tile while another still reads those
@@ -101,16 +101,18 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
         loop {
             let mut finite = true;
             let mut number: u32 = 0;
+            // The first of the tile's warps that the block has.
+            let mut first_warp: u32 = 0;
             let mut start = 0;
             // First of all, since it takes longest.
-            let mut next = view.load::<K>(offset, view.is_whole(tile));
+            let mut next = view.load::<K>(offset, view.is_whole(part));
             let mut carry = arrays.start(options, row, len);
             let mut chain = Chain::<S::Aggregate, GROUP>::new(carry);
             while start < len {
                 let loaded = next;
-                let end = start + tile;
+                let end = start + part;
                 if end < len {
-                    next = view.load::<K>(end + offset, view.is_whole(end + tile));
+                    next = view.load::<K>(end + offset, view.is_whole(end + part));
                 }
 
                 let scanned = scan_warp(lane, &view.items(start + offset, &loaded));
@@ -118,14 +120,18 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
                     shared.add(set * MAX_WARPS * words::<S::Aggregate>()),
                     MAX_WARPS,
                 );
-                set ^= 1;
-                let exchanged = block::exchange(&aggregates, scanned.aggregate);
+                let exchanged = block::exchange(&aggregates, first_warp, scanned.aggregate);
                 let carries = scanned.carries(exchanged.before.apply(carry));
                 let items = view.items(start + offset, &loaded);
                 let mut results = Results::new::<S, D, I, V>(&items, carries, options);
-                chain.advance(number, exchanged.total);
-                number += 1;
-                let mut after = chain.carry(number);
+                first_warp += warps;
+                let mut ends_tile = first_warp >= MAX_WARPS as u32 || end >= len;
+                let mut after = carry;
+                if ends_tile {
+                    chain.advance(number, exchanged.total);
+                    number += 1;
+                    after = chain.carry(number);
+                }
 
                 let ends_finite = S::Aggregate::is_finite_carry(after) & results.finite;
                 finite &= ends_finite;
@@ -137,8 +143,14 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
                     results = Results::new::<S, D, I, V>(&items, carries, options);
                     after = serial;
                     chain = Chain::new(after);
+                    number = 0;
+                    ends_tile = true;
                 }
                 carry = after;
+                if ends_tile {
+                    first_warp = 0;
+                    set ^= 1;
+                }
                 view.store(start + offset, view.is_whole(end), results.vectors);
                 start = end;
             }
