@@ -352,7 +352,13 @@ impl PlanBuilder {
         let Sequences { outer, len, .. } = self.sequences();
         let kernel = self.kernel(Strategy::Rows)?;
         let warps = rows::warps(self.inputs(), kernel.element_bytes, len);
-        let used = rows::shared_bytes(kernel.aggregate_bytes, kernel.carry_bytes) as u32;
+        let used = rows::shared_bytes(
+            self.inputs(),
+            kernel.aggregate_bytes,
+            kernel.carry_bytes,
+            kernel.element_bytes,
+            warps,
+        ) as u32;
         let shared = rows::blocks_per_multiprocessor(self.inputs(), warps)
             .map_or(used, |blocks| share(used, blocks as u32, limits));
         let numbers = [outer, len, flags].map(|number| number as u64);

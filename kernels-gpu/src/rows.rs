@@ -25,10 +25,10 @@ use crate::{
     monoid::{Action, Carry, Monoid, Operator, Step},
     sharing::Flags,
     slots::{Slots, words},
-    tile::{Emitted, Items, Row, Vector},
+    tile::{Buffer, Emitted, Items, Row, Vector},
     tiling::{
-        WARP_THREADS,
-        rows::{GROUP, MAX_WARPS},
+        ACCESS_BYTES, WARP_THREADS,
+        rows::{GROUP, MAX_WARPS, bytes_before_buffers},
     },
     warp,
 };
@@ -88,6 +88,8 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
         let after_aggregates = shared.add(2 * MAX_WARPS * words::<S::Aggregate>());
         let serial_carry = Slots::new(after_aggregates, 1);
         let votes = after_aggregates.add(words::<Carry<S>>());
+        let buffers = bytes_before_buffers(size_of::<S::Aggregate>(), size_of::<Carry<S>>());
+        let buffer = Buffer::new(buffers + warp as usize * K * WARP_THREADS * ACCESS_BYTES);
         // Rows of several lengths are for the kernels that take a mask: a length that is no argument takes registers.
         let Span { first, len } = if S::IS_MASKED {
             arrays.span(options, row, len as usize)
@@ -105,24 +107,28 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
             let mut first_warp: u32 = 0;
             let mut start = 0;
             // First of all, since it takes longest.
-            let mut next = view.load::<K>(offset, view.is_whole(part));
+            let mut next = view.load::<K>(offset, view.is_whole(part), lane);
             let mut carry = arrays.start(options, row, len);
             let mut chain = Chain::<S::Aggregate, GROUP>::new(carry);
             while start < len {
-                let loaded = next;
+                let mut loaded = next;
                 let end = start + part;
                 if end < len {
-                    next = view.load::<K>(end + offset, view.is_whole(end + part));
+                    next = view.load::<K>(end + offset, view.is_whole(end + part), lane);
+                }
+                let whole = view.is_whole(end);
+                if !whole {
+                    loaded = view.arrange(loaded, lane, &buffer);
                 }
 
-                let scanned = scan_warp(lane, &view.items(start + offset, &loaded));
+                let items = view.items(start + offset, &loaded);
+                let scanned = scan_warp(lane, &items);
                 let aggregates = Slots::new(
                     shared.add(set * MAX_WARPS * words::<S::Aggregate>()),
                     MAX_WARPS,
                 );
                 let exchanged = block::exchange(&aggregates, first_warp, scanned.aggregate);
                 let carries = scanned.carries(exchanged.before.apply(carry));
-                let items = view.items(start + offset, &loaded);
                 let mut results = Results::new::<S, D, I, V>(&items, carries, options);
                 first_warp += warps;
                 let mut ends_tile = first_warp >= MAX_WARPS as u32 || end >= len;
@@ -137,7 +143,10 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
                 finite &= ends_finite;
                 if careful && !block::all(votes, ends_finite) {
                     // Loaded once more, so as not to hold registers all the time.
-                    let loaded = view.load::<K>(start + offset, view.is_whole(end));
+                    let mut loaded = view.load::<K>(start + offset, whole, lane);
+                    if !whole {
+                        loaded = view.arrange(loaded, lane, &buffer);
+                    }
                     let items = view.items(start + offset, &loaded);
                     let (carries, serial) = replay(&items, carry, &serial_carry);
                     results = Results::new::<S, D, I, V>(&items, carries, options);
@@ -151,7 +160,7 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
                     first_warp = 0;
                     set ^= 1;
                 }
-                view.store(start + offset, view.is_whole(end), results.vectors);
+                view.store_arranged(start + offset, whole, &results.vectors, lane, &buffer);
                 start = end;
             }
             if careful || block::all(votes, finite) {

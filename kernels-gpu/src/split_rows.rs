@@ -293,7 +293,7 @@ pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: 
                     let items = row(place).items(position(place), &loaded);
                     let carries = scanned.carries(carry);
                     let results = Results::<E, 1, K>::new::<M, D, I, V>(&items, carries, options);
-                    row(place).store(position(place), place.detail != 0, results.vectors);
+                    row(place).store(position(place), place.detail != 0, &results.vectors);
                     if !vote_all(FULL_MASK, results.finite) && lane == 0 {
                         sharing.flags.raise(place.unit as usize);
                     }

@@ -7,7 +7,10 @@ use crate::{
     tiling::{ACCESS_BYTES, WARP_THREADS},
 };
 use core::marker::PhantomData;
-use cuda_std::{Global, Scalar, Shared, hint};
+use cuda_std::{
+    Global, Scalar, Shared, hint, shared,
+    warp::{FULL_MASK, sync_warp},
+};
 
 /// What a lane holds of a tile: the vectors of `V` steps of `K` subtiles.
 pub type Items<S, const K: usize, const V: usize> = [[S; V]; K];
@@ -79,6 +82,52 @@ impl<E: Scalar, const I: usize, const K: usize> Loaded<E, I, K> {
             nexts: [elements; K],
             masks: [Vector::of([]); K],
         }
+    }
+}
+
+/// A warp's shared memory, where the elements of a tile that is not whole change lanes: as many as the warp holds.
+pub struct Buffer<E> {
+    elements: Shared<E>,
+    /// The same, for a mask.
+    bytes: Shared<u8>,
+}
+
+impl<E: Scalar> Buffer<E> {
+    /// The buffer that begins at byte `start` of the block's shared memory.
+    ///
+    /// # Safety
+    /// It lies there; `start` is a multiple of [`ACCESS_BYTES`].
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn new(start: usize) -> Self {
+        // SAFETY: says the caller.
+        unsafe {
+            Self {
+                elements: shared::dynamic_shared_mem::<E>().add(start / size_of::<E>()),
+                bytes: shared::dynamic_shared_mem::<u8>().add(start),
+            }
+        }
+    }
+}
+
+/// Writes values of vector `k` of each lane, which are from as many lanes on as there are.
+///
+/// # Safety
+/// `to` has a place for each of them, and no other thread accesses those on this side of a barrier.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+unsafe fn write_apart<T: Scalar, const V: usize>(
+    to: Shared<T>,
+    lane: u32,
+    k: usize,
+    values: [T; V],
+) {
+    let mut j = 0;
+    while j < V {
+        // SAFETY: says the caller.
+        unsafe { to.write((k * V + j) * WARP_THREADS + lane as usize, values[j]) };
+        j += 1;
     }
 }
 
@@ -216,124 +265,153 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         (first, left.min(u32::MAX as usize) as u32)
     }
 
-    /// What memory holds of the items whose first vector is at `position`; [`items`](Self::items) makes them of it. Nothing here waits
-    /// for the memory.
+    /// What memory holds of the items of lane `lane` whose first vector is at `position`: if `whole`, its vectors; else, as
+    /// [`arrange`](Self::arrange) wants it, each of their elements from as many lanes on. Nothing here waits for the memory.
     ///
     /// # Safety
-    /// `position` is a multiple of `V`; if `whole`, [`is_whole`](Self::is_whole) holds for the end of the items.
+    /// `position` is a multiple of `V`, and the lanes of the warp have neighbouring vectors; if `whole`,
+    /// [`is_whole`](Self::is_whole) holds for the end of the items.
     #[inline(always)]
     #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn load<const K: usize>(
         &self,
         position: usize,
         whole: bool,
+        lane: u32,
     ) -> Loaded<E, I, K> {
         let mut loaded = Loaded::of(S::absent());
-        // SAFETY: whole items lie in the row, and so do those that are valid.
+        // SAFETY: whole items lie in the row and are aligned; those that are valid lie in the row, and so do the next ones.
         unsafe {
             if whole {
                 let first = self.first(position);
                 let mut k = 0;
                 while k < K {
-                    self.load_vector(position, first, k, &mut loaded);
-                    k += 1;
-                }
-            } else {
-                let (first, valid) = self.guard(position);
-                let mut k = 0;
-                while k < K {
-                    if self.has_vector(k, valid) {
-                        self.load_vector(position, first, k, &mut loaded);
-                    } else {
-                        self.load_elements(first, valid, k, &mut loaded);
+                    let at = first_of::<D>(first, k * Self::SUBTILE, V);
+                    let mut i = 0;
+                    while i < I {
+                        loaded.vectors[k][i] = Vector::of(if S::IS_OF_NEXT[i] {
+                            // Not read as what is read once: the next lane reads a part of it too.
+                            self.inputs[i].read_vector::<V>(at)
+                        } else {
+                            self.inputs[i].read_vector_streaming::<V>(at)
+                        });
+                        i += 1;
+                    }
+                    if self.is_masked {
+                        loaded.masks[k] = Vector::of(self.mask.read_vector::<V>(at));
                     }
                     k += 1;
                 }
+            } else {
+                let (first, valid) = self.guard(Self::of_lane(position, lane));
+                let mut k = 0;
+                while k < K {
+                    let mut vectors = S::absent().map(|element| [element; V]);
+                    let mut mask = [0; V];
+                    let mut j = 0;
+                    while j < V {
+                        let ahead = (k * V + j) * WARP_THREADS;
+                        if (ahead as u32) < valid {
+                            let at = first_of::<D>(first, ahead, 1);
+                            let mut i = 0;
+                            while i < I {
+                                vectors[i][j] = self.inputs[i].read(at);
+                                i += 1;
+                            }
+                            if self.is_masked {
+                                mask[j] = self.mask.read(at);
+                            }
+                        }
+                        j += 1;
+                    }
+                    loaded.vectors[k] = vectors.map(Vector::of);
+                    loaded.masks[k] = Vector::of(mask);
+                    k += 1;
+                }
+            }
+            let mut i = 0;
+            while i < I {
+                if S::IS_OF_NEXT[i] {
+                    let (first, valid) = self.guard(position);
+                    let mut k = 0;
+                    while k < K {
+                        let last = k * Self::SUBTILE + V - 1;
+                        if (last as u32) < valid {
+                            let next = self.next(first, last, valid);
+                            loaded.nexts[k][i] = self.inputs[i].read(next);
+                        }
+                        k += 1;
+                    }
+                }
+                i += 1;
             }
         }
         loaded
     }
 
-    /// Whether vector `k` of the items is in the row and aligned, where so many steps of the row are there and after.
+    /// The position of the first of the elements that a lane loads or stores where a tile is not whole.
     #[inline(always)]
-    fn has_vector(&self, k: usize, valid: u32) -> bool {
-        self.aligned && (k * Self::SUBTILE + V) as u32 <= valid
+    fn of_lane(position: usize, lane: u32) -> usize {
+        position - lane as usize * V + lane as usize
     }
 
+    /// What was loaded of a tile that is not whole, as if it were: neighbouring lanes load neighbouring elements there.
+    ///
     /// # Safety
-    /// Vector `k` of the items at `position`, which is at `first` in memory, lies in the row and is aligned.
+    /// The lanes of the warp call it together, each with what [`load`](Self::load) gave it. `buffer` is the warp's, which passed a
+    /// barrier since it last accessed it.
     #[inline(always)]
+    #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn load_vector<const K: usize>(
+    pub unsafe fn arrange<const K: usize>(
         &self,
-        position: usize,
-        first: usize,
-        k: usize,
-        loaded: &mut Loaded<E, I, K>,
-    ) {
-        let at = first_of::<D>(first, k * Self::SUBTILE, V);
-        // SAFETY: says the caller; the next step lies in the row too.
+        mut loaded: Loaded<E, I, K>,
+        lane: u32,
+        buffer: &Buffer<E>,
+    ) -> Loaded<E, I, K> {
+        // SAFETY: the buffer has a place for each of the warp's elements. A barrier is between writing and reading them, and between
+        // reading those of one array and writing those of the next.
         unsafe {
             let mut i = 0;
             while i < I {
-                loaded.vectors[k][i] = Vector::of(if S::IS_OF_NEXT[i] {
-                    // Not read as what is read once: the next lane reads a part of it too.
-                    let (_, valid) = self.guard(position);
-                    let next = self.next(first, k * Self::SUBTILE + V - 1, valid);
-                    loaded.nexts[k][i] = self.inputs[i].read(next);
-                    self.inputs[i].read_vector::<V>(at)
-                } else {
-                    self.inputs[i].read_vector_streaming::<V>(at)
-                });
+                if i > 0 {
+                    sync_warp(FULL_MASK);
+                }
+                let mut k = 0;
+                while k < K {
+                    let vector = loaded.vectors[k][i].elements::<V>();
+                    write_apart(buffer.elements, lane, k, vector);
+                    k += 1;
+                }
+                sync_warp(FULL_MASK);
+                let mut k = 0;
+                while k < K {
+                    let at = (k * WARP_THREADS + lane as usize) * V;
+                    let vector = order::<D, _, V>(buffer.elements.read_vector::<V>(at));
+                    loaded.vectors[k][i] = Vector::of(vector);
+                    k += 1;
+                }
                 i += 1;
             }
             if self.is_masked {
-                loaded.masks[k] = Vector::of(self.mask.read_vector::<V>(at));
-            }
-        }
-    }
-
-    /// Loads those of the `valid` steps at `first` and after that vector `k` has.
-    ///
-    /// # Safety
-    /// They lie in the row.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn load_elements<const K: usize>(
-        &self,
-        first: usize,
-        valid: u32,
-        k: usize,
-        loaded: &mut Loaded<E, I, K>,
-    ) {
-        let mut vectors = S::absent().map(|element| [element; V]);
-        let mut mask = [0; V];
-        let mut j = 0;
-        while j < V {
-            let ahead = k * Self::SUBTILE + j;
-            if (ahead as u32) < valid {
-                let at = first_of::<D>(first, ahead, 1);
-                let place = index::<D>(j, 1, V);
-                // SAFETY: the step lies in the row, since it is valid, and so does the next.
-                unsafe {
-                    let mut i = 0;
-                    while i < I {
-                        vectors[i][place] = self.inputs[i].read(at);
-                        if S::IS_OF_NEXT[i] && j + 1 == V {
-                            let next = self.next(first, ahead, valid);
-                            loaded.nexts[k][i] = self.inputs[i].read(next);
-                        }
-                        i += 1;
-                    }
-                    if self.is_masked {
-                        mask[place] = self.mask.read(at);
-                    }
+                sync_warp(FULL_MASK);
+                let mut k = 0;
+                while k < K {
+                    write_apart(buffer.bytes, lane, k, loaded.masks[k].elements::<V>());
+                    k += 1;
+                }
+                sync_warp(FULL_MASK);
+                let mut k = 0;
+                while k < K {
+                    let at = (k * WARP_THREADS + lane as usize) * V;
+                    let vector = order::<D, _, V>(buffer.bytes.read_vector::<V>(at));
+                    loaded.masks[k] = Vector::of(vector);
+                    k += 1;
                 }
             }
-            j += 1;
         }
-        loaded.vectors[k] = vectors.map(Vector::of);
-        loaded.masks[k] = Vector::of(mask);
+        loaded
     }
 
     /// The items that were loaded from `position`.
@@ -515,83 +593,107 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
     /// Stores the results of the items whose first vector is at `position`.
     ///
     /// # Safety
-    /// As [`load`](Self::load); no other thread accesses these steps of the outputs.
+    /// `position` is a multiple of `V`; if `whole`, [`is_whole`](Self::is_whole) holds for the end of the items. No other thread accesses
+    /// these steps of the outputs.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn store<const K: usize>(
         &self,
         position: usize,
         whole: bool,
-        results: Emitted<E, O, K>,
+        results: &Emitted<E, O, K>,
     ) {
-        // SAFETY: as for `load`.
+        // SAFETY: whole items lie in the row and are aligned; those that are valid lie in the row.
         unsafe {
             if whole {
-                let first = self.first(position);
-                let mut k = 0;
-                while k < K {
-                    self.store_vector(first, k, &results);
-                    k += 1;
-                }
-            } else {
-                let (first, valid) = self.guard(position);
-                let mut k = 0;
-                while k < K {
-                    if self.has_vector(k, valid) {
-                        self.store_vector(first, k, &results);
-                    } else {
-                        self.store_elements(first, valid, k, &results);
+                self.store_whole(position, results);
+                return;
+            }
+            let (first, valid) = self.guard(position);
+            let mut k = 0;
+            while k < K {
+                let mut o = 0;
+                while o < O {
+                    let vector = results[k][o].elements::<V>();
+                    let mut j = 0;
+                    while j < V {
+                        let ahead = k * Self::SUBTILE + j;
+                        if (ahead as u32) < valid {
+                            let at = first_of::<D>(first, ahead, 1);
+                            self.outputs[o].write(at, vector[index::<D>(j, 1, V)]);
+                        }
+                        j += 1;
                     }
+                    o += 1;
+                }
+                k += 1;
+            }
+        }
+    }
+
+    /// As [`store`](Self::store), where neighbouring lanes store neighbouring elements of a tile that is not whole.
+    ///
+    /// # Safety
+    /// As there; and as [`arrange`](Self::arrange).
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn store_arranged<const K: usize>(
+        &self,
+        position: usize,
+        whole: bool,
+        results: &Emitted<E, O, K>,
+        lane: u32,
+        buffer: &Buffer<E>,
+    ) {
+        // SAFETY: as for `arrange` and `store`. The last barrier is for what the buffer is used for next.
+        unsafe {
+            if whole {
+                self.store_whole(position, results);
+                return;
+            }
+            let (first, valid) = self.guard(Self::of_lane(position, lane));
+            let mut o = 0;
+            while o < O {
+                let mut k = 0;
+                while k < K {
+                    let at = (k * WARP_THREADS + lane as usize) * V;
+                    let vector = order::<D, _, V>(results[k][o].elements::<V>());
+                    buffer.elements.write_vector(at, vector);
                     k += 1;
                 }
-            }
-        }
-    }
-
-    /// # Safety
-    /// As [`load_vector`](Self::load_vector); no other thread accesses these steps of the outputs.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn store_vector<const K: usize>(
-        &self,
-        first: usize,
-        k: usize,
-        results: &Emitted<E, O, K>,
-    ) {
-        let at = first_of::<D>(first, k * Self::SUBTILE, V);
-        let mut o = 0;
-        while o < O {
-            let vector = results[k][o].elements::<V>();
-            // SAFETY: says the caller.
-            unsafe { self.outputs[o].write_vector_streaming(at, vector) };
-            o += 1;
-        }
-    }
-
-    /// # Safety
-    /// As [`load_elements`](Self::load_elements); no other thread accesses these steps of the outputs.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn store_elements<const K: usize>(
-        &self,
-        first: usize,
-        valid: u32,
-        k: usize,
-        results: &Emitted<E, O, K>,
-    ) {
-        let mut o = 0;
-        while o < O {
-            let vector = results[k][o].elements::<V>();
-            let mut j = 0;
-            while j < V {
-                let ahead = k * Self::SUBTILE + j;
-                if (ahead as u32) < valid {
-                    let at = first_of::<D>(first, ahead, 1);
-                    // SAFETY: the step lies in the row, since it is valid.
-                    unsafe { self.outputs[o].write(at, vector[index::<D>(j, 1, V)]) };
+                sync_warp(FULL_MASK);
+                let mut m = 0;
+                while m < K * V {
+                    let ahead = m * WARP_THREADS;
+                    if (ahead as u32) < valid {
+                        let element = buffer.elements.read(ahead + lane as usize);
+                        self.outputs[o].write(first_of::<D>(first, ahead, 1), element);
+                    }
+                    m += 1;
                 }
-                j += 1;
+                sync_warp(FULL_MASK);
+                o += 1;
             }
-            o += 1;
+        }
+    }
+
+    /// # Safety
+    /// As [`store`](Self::store); the items are whole.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn store_whole<const K: usize>(&self, position: usize, results: &Emitted<E, O, K>) {
+        let first = self.first(position);
+        let mut k = 0;
+        while k < K {
+            let at = first_of::<D>(first, k * Self::SUBTILE, V);
+            let mut o = 0;
+            while o < O {
+                let vector = results[k][o].elements::<V>();
+                // SAFETY: says the caller.
+                unsafe { self.outputs[o].write_vector_streaming(at, vector) };
+                o += 1;
+            }
+            k += 1;
         }
     }
 }

@@ -88,11 +88,26 @@ pub mod rows {
         warps * warp_items(inputs, element_bytes)
     }
 
-    /// Bytes of shared memory, given those of an aggregate and of a carry: for each warp two aggregates, a carry, and for each
-    /// warp a word.
+    /// Bytes of shared memory before the buffers, given those of an aggregate and of a carry: for each warp of a tile two aggregates, a
+    /// carry, and for each warp a word; as many as keep the buffers aligned.
     #[must_use]
-    pub const fn shared_bytes(aggregate_bytes: usize, carry_bytes: usize) -> usize {
-        2 * MAX_WARPS * aggregate_bytes + carry_bytes + MAX_WARPS * size_of::<u32>()
+    pub const fn bytes_before_buffers(aggregate_bytes: usize, carry_bytes: usize) -> usize {
+        let values = 2 * MAX_WARPS * aggregate_bytes + carry_bytes;
+        (values + MAX_WARPS * size_of::<u32>()).next_multiple_of(ACCESS_BYTES)
+    }
+
+    /// Bytes of shared memory of a block of so many warps, given those of an aggregate, of a carry and of an element. Each warp has a
+    /// buffer for the elements of an input that it holds.
+    #[must_use]
+    pub const fn shared_bytes(
+        inputs: usize,
+        aggregate_bytes: usize,
+        carry_bytes: usize,
+        element_bytes: usize,
+        warps: usize,
+    ) -> usize {
+        bytes_before_buffers(aggregate_bytes, carry_bytes)
+            + tile(inputs, element_bytes, warps) * element_bytes
     }
 }
 
