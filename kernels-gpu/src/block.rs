@@ -39,11 +39,7 @@ pub struct Exchanged<M> {
 /// All threads of the block call it together, each warp with the aggregate of its own in all lanes.
 /// `aggregates` has a slot for each warp, and since those of the block's were last read a barrier was passed.
 #[inline(always)]
-pub unsafe fn exchange<M: Action>(
-    aggregates: &Slots<M>,
-    first: u32,
-    aggregate: M,
-) -> Exchanged<M> {
+pub unsafe fn exchange<M: Action>(aggregates: &Slots<M>, first: u32, aggregate: M) -> Exchanged<M> {
     let lane = thread::thread_idx_x() % WARP_THREADS as u32;
     let warp = first + thread::thread_idx_x() / WARP_THREADS as u32;
     // SAFETY: there is a slot for each warp, and one lane writes it. The barrier puts the reads after the

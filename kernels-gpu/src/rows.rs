@@ -90,12 +90,7 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
         let votes = after_aggregates.add(words::<Carry<S>>());
         let buffers = bytes_before_buffers(size_of::<S::Aggregate>(), size_of::<Carry<S>>());
         let buffer = Buffer::new(buffers + warp as usize * K * WARP_THREADS * ACCESS_BYTES);
-        // Rows of several lengths are for the kernels that take a mask: a length that is no argument takes registers.
-        let Span { first, len } = if S::IS_MASKED {
-            arrays.span(options, row, len as usize)
-        } else {
-            arrays.span(Options::default(), row, len as usize)
-        };
+        let Span { first, len } = arrays.span(options, row, len as usize);
         let mut view = Row::<S, E, D, I, V, O>::new(arrays, options, first, len);
         if S::IS_BACKWARD && options.has(Options::INITIAL) {
             view = view.with_initial(arrays.initial.read(row));
