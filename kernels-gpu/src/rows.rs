@@ -9,11 +9,14 @@
 //! - the carry of the tile becomes that of each warp, subtile, and lane by the aggregate of what lies before it
 //!   there, and the lane takes it through its steps one by one.
 //!
-//! While a tile is scanned, the next one is on its way from memory to registers.
+//! A block may have fewer warps than a tile. Then it scans the tile part by part, with the aggregates of the parts before in shared
+//! memory, and to the bit as if it had them all.
+//!
+//! While a part is scanned, the next one is on its way from memory to registers, where it stays as memory has it until its turn comes.
 //!
 //! Composing can meet infinities that the serial recurrence does not (gates whose product overflows before a reset,
 //! sums that overflow in another order), and miss some that it meets. So a row in which some lane's carry comes
-//! out infinite or NaN is scanned once more, and this time the steps of each tile in which that happens are taken
+//! out infinite or NaN is scanned once more, and this time the steps of each part in which that happens are taken
 //! one by one, in serial order. Nothing of that is missed by looking at the last carry of each lane, since what is
 //! not finite stays so; or, where a carry can end on the way, at the first one too.
 
@@ -34,14 +37,15 @@ use crate::{
 };
 use cuda_std::{Scalar, shared, thread, warp::FULL_MASK, warp::shuffle_idx};
 
-/// Scans each of `rows` rows of `len` steps, or with an operator that takes a mask as many as the boundaries say; where `flags` are given, only those that are flagged,
+/// Scans each of `rows` rows of `len` steps, or of as many as the boundaries say; where `flags` are given, only those that are flagged,
 /// at once in serial order.
 ///
 /// # Safety
 /// - The inputs and the outputs have `rows · len` elements; the inputs are written, and do not overlap the outputs. The
 ///   arrays that the options and the operator name have as many elements as there are rows, steps or boundaries.
-/// - The grid has a block for each row, counted by [`block::index`]; a block is of
-///   [`tiling::rows::warps`](crate::tiling::rows::warps) warps.
+/// - The grid has a block for each row, counted by [`block::index`]; a block is of as many warps as a tile, says
+///   [`tiling::rows::warps`](crate::tiling::rows::warps), or of fewer, of which as many as divide
+///   [`MAX_WARPS`](crate::tiling::rows::MAX_WARPS).
 /// - It has [`tiling::rows::shared_bytes`](crate::tiling::rows::shared_bytes) of dynamic shared memory.
 #[inline(always)]
 pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize, const V: usize>(
@@ -76,14 +80,14 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
     let offset = (warp * (K * WARP_THREADS) as u32 + lane) as usize * V;
 
     // Aggregates of two tiles in turn: a warp may write those of the next tile while another still reads those
-    // of this one. It cannot be two tiles ahead, since the exchange of the tile between has a barrier.
+    // of this one. It cannot be two tiles ahead, since the exchanges of the tile between have a barrier each.
     let shared = shared::dynamic_shared_mem::<u32>();
     let mut set = 0;
 
     // SAFETY: the row lies in the arrays; only this block writes it. A position is a multiple of V, and `whole`
-    // is asked for the end of the tile. Shared memory holds two sets of aggregates, a
-    // carry, and a word for each warp. All threads of the
-    // block go through the same tiles, so that they are together at each barrier, shuffle and vote.
+    // is asked for the end of the part. Shared memory holds two sets of aggregates, a
+    // carry, a word for each warp, and its buffer, which passes the barrier of an exchange between a part's coming and its going. All
+    // threads of the block go through the same parts, so that they are together at each barrier, shuffle and vote.
     unsafe {
         let after_aggregates = shared.add(2 * MAX_WARPS * words::<S::Aggregate>());
         let serial_carry = Slots::new(after_aggregates, 1);
@@ -98,7 +102,7 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
         loop {
             let mut finite = true;
             let mut number: u32 = 0;
-            // The first of the tile's warps that the block has.
+            // Which warp of the tile the block's first one is.
             let mut first_warp: u32 = 0;
             let mut start = 0;
             // First of all, since it takes longest.
@@ -123,11 +127,12 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
                     MAX_WARPS,
                 );
                 let exchanged = block::exchange(&aggregates, first_warp, scanned.aggregate);
-                let carries = scanned.carries(exchanged.before.apply(carry));
+                let entering = exchanged.before.apply(carry);
+                let carries = scanned.carries(entering);
                 let mut results = Results::new::<S, D, I, V>(&items, carries, options);
                 first_warp += warps;
                 let mut ends_tile = first_warp >= MAX_WARPS as u32 || end >= len;
-                let mut after = carry;
+                let mut after = exchanged.total.apply(carry);
                 if ends_tile {
                     chain.advance(number, exchanged.total);
                     number += 1;
@@ -143,15 +148,15 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
                         loaded = view.arrange(loaded, lane, &buffer);
                     }
                     let items = view.items(start + offset, &loaded);
-                    let (carries, serial) = replay(&items, carry, &serial_carry);
+                    let (carries, serial) = replay(&items, entering, &serial_carry);
                     results = Results::new::<S, D, I, V>(&items, carries, options);
                     after = serial;
                     chain = Chain::new(after);
-                    number = 0;
+                    // A tile begins with the next part.
                     ends_tile = true;
                 }
-                carry = after;
                 if ends_tile {
+                    carry = after;
                     first_warp = 0;
                     set ^= 1;
                 }
@@ -240,12 +245,12 @@ impl<M: Action, const K: usize> ScannedWarp<M, K> {
     }
 }
 
-/// The carry that enters each of the lane's vectors, and the one after the tile, found by taking the tile's carry
-/// through all its steps in serial order: a warp after the other, a lane after the other.
+/// The carry that enters each of the lane's vectors, and the one after them all, found by taking what enters the first warp
+/// through all steps in serial order: a warp after the other, a lane after the other.
 ///
 /// # Safety
-/// All threads of the block call it together, with the same `carry`. `slot` is a place in shared memory that was
-/// last accessed before a barrier.
+/// All threads of the block call it together, those of the first warp with the `carry` that enters it. `slot` is a place in shared
+/// memory that was last accessed before a barrier.
 #[inline(always)]
 unsafe fn replay<S: Step, const K: usize, const V: usize>(
     items: &Items<S, K, V>,
