@@ -357,12 +357,12 @@ impl<
             let first = index::<D>(position, 1, self.len) * self.inner + channel;
             while t < STEPS {
                 let at = first_of::<D>(first, t * self.inner, 1);
-                let elements = results[t].map(S::emit);
+                let elements = S::emit(results[t]);
                 let mut o = 0;
                 while o < O {
                     // SAFETY: the steps lie in the strip, and their address is aligned, since they are whole.
                     unsafe {
-                        self.outputs[o].write_vector_streaming(at, elements.map(|all| all[o]));
+                        self.outputs[o].write_vector_streaming(at, elements[o]);
                     }
                     o += 1;
                 }
@@ -373,13 +373,13 @@ impl<
         while t < STEPS {
             if position + t < self.len {
                 let at = index::<D>(position + t, 1, self.len) * self.inner + channel;
-                let elements = results[t].map(S::emit);
+                let elements = S::emit(results[t]);
                 if self.aligned_outputs && channel + C <= self.channels {
                     let mut o = 0;
                     while o < O {
                         // SAFETY: the steps lie in the strip, and their address is aligned.
                         unsafe {
-                            self.outputs[o].write_vector_streaming(at, elements.map(|all| all[o]));
+                            self.outputs[o].write_vector_streaming(at, elements[o]);
                         }
                         o += 1;
                     }
@@ -390,7 +390,7 @@ impl<
                             let mut o = 0;
                             while o < O {
                                 // SAFETY: the step lies in the strip.
-                                unsafe { self.outputs[o].write(at + c, elements[c][o]) };
+                                unsafe { self.outputs[o].write(at + c, elements[o][c]) };
                                 o += 1;
                             }
                         }

@@ -464,7 +464,19 @@ pub(crate) unsafe fn copy_async<T: Scalar, const N: usize>(
 pub(crate) fn opaque(value: u64) -> u64 {
     let same;
     // SAFETY: a register is copied. It is not `pure`: else it could be done before a loop.
-    unsafe { asm!("mov.b64 {0}, {1};", out(reg64) same, in(reg64) value, options(nomem, nostack, preserves_flags)) }
+    unsafe {
+        asm!("mov.b64 {0}, {1};", out(reg64) same, in(reg64) value, options(nomem, nostack, preserves_flags))
+    }
+    same
+}
+
+#[inline(always)]
+pub(crate) fn opaque_word(value: u32) -> u32 {
+    let same;
+    // SAFETY: a register is copied.
+    unsafe {
+        asm!("mov.b32 {0}, {1};", out(reg32) same, in(reg32) value, options(pure, nomem, nostack, preserves_flags))
+    }
     same
 }
 
