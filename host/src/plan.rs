@@ -4,7 +4,8 @@
 //! 1. With no elements there is nothing to do.
 //! 2. With one step and nothing that enters or leaves it, the result is the last input: a copy.
 //! 3. Where the steps of a sequence are neighbours in memory (`inner` = 1), the sequences are rows, else columns.
-//! 4. A block scans a row with as many warps as the row's length can use ([`Strategy::Rows`]), or a strip of neighbouring channels
+//! 4. A block scans a row with as many warps as the row's length can use, or fewer ([`rows::block_warps`], [`rows::packed_block_warps`]
+//!    and [`Strategy::Rows`]), or a strip of neighbouring channels
 //!    with as many of its [`columns::stages`] as its shared memory can hold ([`Strategy::Columns`]). So are gradients computed.
 //! 5. But where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
 //!    blocks as the device can run at once ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]), if a block has as much shared memory,
@@ -366,16 +367,14 @@ impl PlanBuilder {
             operator,
             direction,
         } = self.operation;
-        // Layouts, and packed rows, are for the kernels that take a mask.
-        let is_masked = self.is_masked
-            || self.layouts.is_some()
-            || self.packed.is_some() && self.extents.inner == 1;
+        // Layouts are for the kernels that take a mask.
+        let is_masked = self.is_masked || self.layouts.is_some();
         find(
             operator,
             direction,
             self.is_gradient,
             strategy,
-            is_masked,
+            self.is_masked,
             self.element,
         )
     }
@@ -394,8 +393,23 @@ impl PlanBuilder {
     fn rows(&self, flags: usize, limits: &DeviceLimits) -> Option<Launch> {
         let Sequences { outer, len, .. } = self.sequences();
         let kernel = self.kernel(Strategy::Rows)?;
-        let warps = rows::warps(self.inputs(), kernel.element_bytes, len);
-        let used = rows::shared_bytes(kernel.aggregate_bytes, kernel.carry_bytes) as u32;
+        let warps = match self.packed {
+            None => rows::block_warps(self.inputs(), kernel.element_bytes, self.is_masked, len),
+            Some(Packed { sequences, longest }) => rows::packed_block_warps(
+                self.inputs(),
+                kernel.element_bytes,
+                self.is_masked,
+                self.extents.outer * self.extents.len / sequences.max(1),
+                longest,
+            ),
+        };
+        let used = rows::shared_bytes(
+            self.inputs(),
+            kernel.aggregate_bytes,
+            kernel.carry_bytes,
+            kernel.element_bytes,
+            warps,
+        ) as u32;
         let shared = rows::blocks_per_multiprocessor(self.inputs(), warps)
             .map_or(used, |blocks| share(used, blocks as u32, limits));
         let numbers = [outer, len, flags].map(|number| number as u64);
@@ -951,7 +965,11 @@ mod tests {
                     rows::blocks_per_multiprocessor(1, warps).expect("sums share it out") as u32;
                 let taken = launch.shared_bytes + limits.shared_bytes_reserved;
                 let fit = limits.shared_bytes_per_multiprocessor / taken;
-                assert_eq!(fit, blocks, "{device}, {len} steps: {launch:?}");
+                let is_needed = launch.shared_bytes == launch.shared_bytes_used;
+                assert!(
+                    fit == blocks || fit < blocks && is_needed,
+                    "{device}, {len} steps: {launch:?}"
+                );
             }
         }
     }

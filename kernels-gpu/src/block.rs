@@ -32,15 +32,16 @@ pub struct Exchanged<M> {
     pub total: M,
 }
 
-/// Scans the aggregates of the warps, in warp order. The result is valid in every thread.
+/// Scans the aggregates of some warps, in warp order: the block's, which begin with number `first`, and those before them, which were
+/// exchanged before. The result is valid in every thread.
 ///
 /// # Safety
 /// All threads of the block call it together, each warp with the aggregate of its own in all lanes.
-/// `aggregates` has a slot for each warp, and since they were last read a barrier was passed.
+/// `aggregates` has a slot for each warp, and since those of the block's were last read a barrier was passed.
 #[inline(always)]
-pub unsafe fn exchange<M: Action>(aggregates: &Slots<M>, aggregate: M) -> Exchanged<M> {
+pub unsafe fn exchange<M: Action>(aggregates: &Slots<M>, first: u32, aggregate: M) -> Exchanged<M> {
     let lane = thread::thread_idx_x() % WARP_THREADS as u32;
-    let warp = thread::thread_idx_x() / WARP_THREADS as u32;
+    let warp = first + thread::thread_idx_x() / WARP_THREADS as u32;
     // SAFETY: there is a slot for each warp, and one lane writes it. The barrier puts the reads after the
     // writes. All lanes of each warp take part in the shuffles.
     unsafe {
@@ -48,7 +49,8 @@ pub unsafe fn exchange<M: Action>(aggregates: &Slots<M>, aggregate: M) -> Exchan
             aggregates.write(warp as usize, aggregate);
         }
         thread::sync_threads();
-        let inclusive = scan_warps(aggregates, thread::block_dim_x() / WARP_THREADS as u32);
+        let warps = first + thread::block_dim_x() / WARP_THREADS as u32;
+        let inclusive = scan_warps(aggregates, warps);
         Exchanged {
             before: warp::below(warp, inclusive),
             total: warp::total(inclusive),

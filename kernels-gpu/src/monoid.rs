@@ -103,8 +103,8 @@ pub trait Operator<E: Scalar, const INPUTS: usize, const OUTPUTS: usize = 1>: St
     /// `N` steps from `N` elements of each input; `elements(k)` gives those of input `k`, and is called once.
     fn gather<const N: usize>(elements: impl Fn(usize) -> [E; N]) -> [Self; N];
 
-    /// The output elements for what a step gives.
-    fn emit(outputs: Self::Outputs) -> [E; OUTPUTS];
+    /// The elements of each output for what some steps give.
+    fn emit<const N: usize>(outputs: [Self::Outputs; N]) -> [[E; N]; OUTPUTS];
 
     /// The step as one at which the scan starts afresh, if there is a mask.
     #[inline(always)]
@@ -126,8 +126,8 @@ pub trait Element: Scalar {
     /// The element as a carry: no value changes.
     fn widen(self) -> Self::Number;
 
-    /// A carry as an element, rounded once.
-    fn narrow(number: Self::Number) -> Self;
+    /// Carries as elements, each rounded once.
+    fn narrow<const N: usize>(numbers: [Self::Number; N]) -> [Self; N];
 }
 
 /// A type that the operators compute in.
@@ -277,8 +277,8 @@ macro_rules! elements {
             }
 
             #[inline(always)]
-            fn narrow(number: $t) -> $t {
-                number
+            fn narrow<const N: usize>(numbers: [$t; N]) -> [$t; N] {
+                numbers
             }
         }
     )* };
@@ -298,8 +298,8 @@ macro_rules! halves {
             }
 
             #[inline(always)]
-            fn narrow(number: f32) -> Self {
-                Self::from_f32(number)
+            fn narrow<const N: usize>(numbers: [f32; N]) -> [Self; N] {
+                Self::from_f32s(numbers)
             }
         }
     )* };
@@ -378,8 +378,8 @@ impl<E: Element> Operator<E, 1> for Sum<E::Number> {
     }
 
     #[inline(always)]
-    fn emit(result: E::Number) -> [E; 1] {
-        [E::narrow(result)]
+    fn emit<const N: usize>(results: [E::Number; N]) -> [[E; N]; 1] {
+        [E::narrow(results)]
     }
 }
 
@@ -476,8 +476,8 @@ impl<E: Element> Operator<E, 2> for Affine<E::Number> {
     }
 
     #[inline(always)]
-    fn emit(result: E::Number) -> [E; 1] {
-        [E::narrow(result)]
+    fn emit<const N: usize>(results: [E::Number; N]) -> [[E; N]; 1] {
+        [E::narrow(results)]
     }
 }
 
@@ -570,8 +570,8 @@ impl<E: Element> Operator<E, 3, 2> for Gradient<E::Number> {
     }
 
     #[inline(always)]
-    fn emit(outputs: [E::Number; 2]) -> [E; 2] {
-        outputs.map(E::narrow)
+    fn emit<const N: usize>(outputs: [[E::Number; 2]; N]) -> [[E; N]; 2] {
+        core::array::from_fn(|o| E::narrow(outputs.map(|both| both[o])))
     }
 }
 
@@ -705,7 +705,7 @@ impl<E: Scalar, S: Operator<E, I, O>, const I: usize, const O: usize> Operator<E
     }
 
     #[inline(always)]
-    fn emit(outputs: S::Outputs) -> [E; O] {
+    fn emit<const N: usize>(outputs: [S::Outputs; N]) -> [[E; N]; O] {
         S::emit(outputs)
     }
 

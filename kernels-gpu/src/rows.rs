@@ -9,11 +9,14 @@
 //! - the carry of the tile becomes that of each warp, subtile, and lane by the aggregate of what lies before it
 //!   there, and the lane takes it through its steps one by one.
 //!
-//! While a tile is scanned, the next one is on its way from memory to registers.
+//! A block may have fewer warps than a tile. Then it scans the tile part by part, with the aggregates of the parts before in shared
+//! memory, and to the bit as if it had them all.
+//!
+//! While a part is scanned, the next one is on its way from memory to registers, where it stays as memory has it until its turn comes.
 //!
 //! Composing can meet infinities that the serial recurrence does not (gates whose product overflows before a reset,
 //! sums that overflow in another order), and miss some that it meets. So a row in which some lane's carry comes
-//! out infinite or NaN is scanned once more, and this time the steps of each tile in which that happens are taken
+//! out infinite or NaN is scanned once more, and this time the steps of each part in which that happens are taken
 //! one by one, in serial order. Nothing of that is missed by looking at the last carry of each lane, since what is
 //! not finite stays so; or, where a carry can end on the way, at the first one too.
 
@@ -21,28 +24,29 @@ use crate::{
     arrays::{Arrays, Options, Span},
     block,
     chain::Chain,
-    direction::Order,
+    direction::{Order, order},
     layout,
     monoid::{Action, Carry, Monoid, Operator, Step},
     sharing::Flags,
     slots::{Slots, words},
-    tile::{Items, Row},
+    tile::{Buffer, Emitted, Items, Row, Vector},
     tiling::{
-        WARP_THREADS,
-        rows::{GROUP, MAX_WARPS},
+        ACCESS_BYTES, WARP_THREADS,
+        rows::{GROUP, MAX_WARPS, bytes_before_buffers},
     },
     warp,
 };
 use cuda_std::{Scalar, shared, thread, warp::FULL_MASK, warp::shuffle_idx};
 
-/// Scans each of `rows` rows of `len` steps, or with an operator that takes a mask as many as the boundaries say; where `flags` are given, only those that are flagged,
+/// Scans each of `rows` rows of `len` steps, or of as many as the boundaries say; where `flags` are given, only those that are flagged,
 /// at once in serial order.
 ///
 /// # Safety
 /// - The inputs and the outputs have `rows · len` elements, or inputs of an operator that takes a mask those that their layouts say;
 ///   the inputs are written, and do not overlap the outputs. The arrays that the options and the operator name have as many elements as there are rows, steps or boundaries.
-/// - The grid has a block for each row, counted by [`block::index`]; a block is of
-///   [`tiling::rows::warps`](crate::tiling::rows::warps) warps.
+/// - The grid has a block for each row, counted by [`block::index`]; a block is of as many warps as a tile, says
+///   [`tiling::rows::warps`](crate::tiling::rows::warps), or of fewer, of which as many as divide
+///   [`MAX_WARPS`](crate::tiling::rows::MAX_WARPS).
 /// - It has [`tiling::rows::shared_bytes`](crate::tiling::rows::shared_bytes) of dynamic shared memory.
 #[inline(always)]
 pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize, const V: usize>(
@@ -71,31 +75,28 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
         }
         careful = true;
     }
-    let lane = thread::thread_idx_x() as usize % WARP_THREADS;
-    let warp = thread::thread_idx_x() as usize / WARP_THREADS;
-    let warps = thread::block_dim_x() as usize / WARP_THREADS;
-    let tile = warps * K * WARP_THREADS * V;
-    let offset = (warp * K * WARP_THREADS + lane) * V;
+    let lane = thread::thread_idx_x() % WARP_THREADS as u32;
+    let warp = thread::thread_idx_x() / WARP_THREADS as u32;
+    let warps = thread::block_dim_x() / WARP_THREADS as u32;
+    let part = warps as usize * K * WARP_THREADS * V;
+    let offset = (warp * (K * WARP_THREADS) as u32 + lane) as usize * V;
 
     // Aggregates of two tiles in turn: a warp may write those of the next tile while another still reads those
-    // of this one. It cannot be two tiles ahead, since the exchange of the tile between has a barrier.
+    // of this one. It cannot be two tiles ahead, since the exchanges of the tile between have a barrier each.
     let shared = shared::dynamic_shared_mem::<u32>();
     let mut set = 0;
 
     // SAFETY: the row lies in the arrays; only this block writes it. A position is a multiple of V, and `whole`
-    // is asked for the end of the tile. Shared memory holds two sets of aggregates, a
-    // carry, and a word for each warp. All threads of the
-    // block go through the same tiles, so that they are together at each barrier, shuffle and vote.
+    // is asked for the end of the part. Shared memory holds two sets of aggregates, a
+    // carry, a word for each warp, and its buffer, which passes the barrier of an exchange between a part's coming and its going. All
+    // threads of the block go through the same parts, so that they are together at each barrier, shuffle and vote.
     unsafe {
         let after_aggregates = shared.add(2 * MAX_WARPS * words::<S::Aggregate>());
         let serial_carry = Slots::new(after_aggregates, 1);
         let votes = after_aggregates.add(words::<Carry<S>>());
-        // Rows of several lengths are for the kernels that take a mask: a length that is no argument takes registers.
-        let Span { first, len } = if S::IS_MASKED {
-            arrays.span(options, row, len as usize)
-        } else {
-            arrays.span(Options::default(), row, len as usize)
-        };
+        let buffers = bytes_before_buffers(size_of::<S::Aggregate>(), size_of::<Carry<S>>());
+        let buffer = Buffer::new(buffers + warp as usize * K * WARP_THREADS * ACCESS_BYTES);
+        let Span { first, len } = arrays.span(options, row, len as usize);
         let mut view = Row::<S, E, D, I, V, O>::new(arrays, options, first, len);
         if S::IS_MASKED {
             let is_packed = options.has(Options::PACKED);
@@ -107,45 +108,65 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
         loop {
             let mut finite = true;
             let mut number: u32 = 0;
+            // Which warp of the tile the block's first one is.
+            let mut first_warp: u32 = 0;
             let mut start = 0;
             // First of all, since it takes longest.
-            let mut next = view.load::<K>(offset, view.is_whole(tile));
+            let mut next = view.load::<K>(offset, view.is_whole(part), lane);
             let mut carry = arrays.start(options, row, len);
             let mut chain = Chain::<S::Aggregate, GROUP>::new(carry);
             while start < len {
-                let mut items = next;
-                view.finish(start + offset, &mut items);
-                let end = start + tile;
+                let mut loaded = next;
+                let end = start + part;
                 if end < len {
-                    next = view.load::<K>(end + offset, view.is_whole(end + tile));
+                    next = view.load::<K>(end + offset, view.is_whole(end + part), lane);
+                }
+                let whole = view.is_whole(end);
+                if !whole {
+                    loaded = view.arrange(loaded, lane, &buffer);
                 }
 
-                let scanned = scan_warp(lane as u32, &items);
+                let items = view.items(start + offset, &loaded);
+                let scanned = scan_warp(lane, &items);
                 let aggregates = Slots::new(
                     shared.add(set * MAX_WARPS * words::<S::Aggregate>()),
                     MAX_WARPS,
                 );
-                set ^= 1;
-                let exchanged = block::exchange(&aggregates, scanned.aggregate);
-                let carries = scanned.carries(exchanged.before.apply(carry));
-                let mut results = Results::new(&items, carries, options);
-                chain.advance(number, exchanged.total);
-                number += 1;
-                let mut after = chain.carry(number);
+                let exchanged = block::exchange(&aggregates, first_warp, scanned.aggregate);
+                let entering = exchanged.before.apply(carry);
+                let carries = scanned.carries(entering);
+                let mut results = Results::new::<S, D, I, V>(&items, carries, options);
+                first_warp += warps;
+                let mut ends_tile = first_warp >= MAX_WARPS as u32 || end >= len;
+                let mut after = exchanged.total.apply(carry);
+                if ends_tile {
+                    chain.advance(number, exchanged.total);
+                    number += 1;
+                    after = chain.carry(number);
+                }
 
                 let ends_finite = S::Aggregate::is_finite_carry(after) & results.finite;
                 finite &= ends_finite;
                 if careful && !block::all(votes, ends_finite) {
                     // Loaded once more, so as not to hold registers all the time.
-                    let mut items = view.load::<K>(start + offset, view.is_whole(end));
-                    view.finish(start + offset, &mut items);
-                    let (carries, serial) = replay(&items, carry, &serial_carry);
-                    results = Results::new(&items, carries, options);
+                    let mut loaded = view.load::<K>(start + offset, whole, lane);
+                    if !whole {
+                        loaded = view.arrange(loaded, lane, &buffer);
+                    }
+                    let items = view.items(start + offset, &loaded);
+                    let (carries, serial) = replay(&items, entering, &serial_carry);
+                    results = Results::new::<S, D, I, V>(&items, carries, options);
                     after = serial;
                     chain = Chain::new(after);
+                    // A tile begins with the next part.
+                    ends_tile = true;
                 }
-                carry = after;
-                view.store(start + offset, view.is_whole(end), results.values);
+                if ends_tile {
+                    carry = after;
+                    first_warp = 0;
+                    set ^= 1;
+                }
+                view.store_arranged(start + offset, whole, &results.vectors, lane, &buffer);
                 start = end;
             }
             if careful || block::all(votes, finite) {
@@ -230,12 +251,12 @@ impl<M: Action, const K: usize> ScannedWarp<M, K> {
     }
 }
 
-/// The carry that enters each of the lane's vectors, and the one after the tile, found by taking the tile's carry
-/// through all its steps in serial order: a warp after the other, a lane after the other.
+/// The carry that enters each of the lane's vectors, and the one after them all, found by taking what enters the first warp
+/// through all steps in serial order: a warp after the other, a lane after the other.
 ///
 /// # Safety
-/// All threads of the block call it together, with the same `carry`. `slot` is a place in shared memory that was
-/// last accessed before a barrier.
+/// All threads of the block call it together, those of the first warp with the `carry` that enters it. `slot` is a place in shared
+/// memory that was last accessed before a barrier.
 #[inline(always)]
 unsafe fn replay<S: Step, const K: usize, const V: usize>(
     items: &Items<S, K, V>,
@@ -292,42 +313,68 @@ unsafe fn replay<S: Step, const K: usize, const V: usize>(
 }
 
 /// What a lane's vectors become.
-pub(crate) struct Results<S: Step, const K: usize, const V: usize> {
-    /// What is written at each step.
-    pub(crate) values: Items<S::Outputs, K, V>,
+pub(crate) struct Results<E, const O: usize, const K: usize> {
+    /// What is written.
+    pub(crate) vectors: Emitted<E, O, K>,
     /// Whether the carries of each vector are finite.
     pub(crate) finite: bool,
 }
 
-impl<S: Step, const K: usize, const V: usize> Results<S, K, V> {
+impl<E: Scalar, const O: usize, const K: usize> Results<E, O, K> {
     /// Takes the carry of each vector through its steps.
     #[inline(always)]
-    pub(crate) fn new(items: &Items<S, K, V>, carries: [Carry<S>; K], options: Options) -> Self {
-        let mut results = Self {
-            values: carries.map(|carry| [S::PADDING.outputs(carry, carry); V]),
-            finite: true,
-        };
+    pub(crate) fn new<S: Operator<E, I, O>, D: Order, const I: usize, const V: usize>(
+        items: &Items<S, K, V>,
+        carries: [Carry<S>; K],
+        options: Options,
+    ) -> Self {
+        let mut finite = true;
+        let mut afters = [[S::Aggregate::START; V]; K];
         let mut k = 0;
         while k < K {
             let mut carry = carries[k];
             if S::ENDS_CARRIES {
-                results.finite &= S::Aggregate::is_finite_carry(carry);
+                finite &= S::Aggregate::is_finite_carry(carry);
             }
             let mut j = 0;
             while j < V {
-                let after = items[k][j].after(carry);
-                let result = if options.has(Options::EXCLUSIVE) {
-                    items[k][j].before(carry)
-                } else {
-                    after
-                };
-                results.values[k][j] = items[k][j].outputs(carry, result);
-                carry = after;
+                carry = items[k][j].after(carry);
+                afters[k][j] = carry;
                 j += 1;
             }
-            results.finite &= S::Aggregate::is_finite_carry(carry);
+            finite &= S::Aggregate::is_finite_carry(carry);
             k += 1;
         }
-        results
+        // What enters a step.
+        let carry = |k: usize, j: usize| if j == 0 { carries[k] } else { afters[k][j - 1] };
+        // A branch each, since a choice at each step takes time.
+        let vectors = if options.has(Options::EXCLUSIVE) {
+            emit::<S, E, D, I, O, K, V>(|k, j| {
+                let carry = carry(k, j);
+                items[k][j].outputs(carry, items[k][j].before(carry))
+            })
+        } else {
+            emit::<S, E, D, I, O, K, V>(|k, j| items[k][j].outputs(carry(k, j), afters[k][j]))
+        };
+        Self { vectors, finite }
     }
+}
+
+/// The vectors of what step `j` of subtile `k` gives, says `outputs(k, j)`.
+#[inline(always)]
+fn emit<
+    S: Operator<E, I, O>,
+    E: Scalar,
+    D: Order,
+    const I: usize,
+    const O: usize,
+    const K: usize,
+    const V: usize,
+>(
+    outputs: impl Fn(usize, usize) -> S::Outputs,
+) -> Emitted<E, O, K> {
+    core::array::from_fn(|k| {
+        let outputs = core::array::from_fn(|j| outputs(k, j));
+        S::emit::<V>(order::<D, _, V>(outputs)).map(Vector::of)
+    })
 }

@@ -16,7 +16,7 @@ use crate::{
     rows::{Results, ScannedWarp, scan_warp},
     sharing::{Place, Places},
     slots::{Slots, words},
-    tile::Row,
+    tile::{Loaded, Row},
     tiling::{
         WARP_THREADS,
         look_back::WINDOW,
@@ -110,10 +110,12 @@ pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: 
             let whole = place.detail != 0;
             Row::<M, E, D, I, V>::with_alignment(arrays, options, place.start, len, whole)
         };
+        // Of the lane's first step in a tile.
+        let position = |place: Place| place.tile as usize * tile_len + offset;
         let copy = |turn: u32| {
             if let Some(place) = places.read(turn) {
-                let position = place.tile as usize * tile_len + offset;
-                row(place).copy::<K>(position, place.detail != 0, stage(turn), slot, stride);
+                let whole = place.detail != 0;
+                row(place).copy::<K>(position(place), whole, stage(turn), slot, stride);
             }
             async_copy::commit();
         };
@@ -253,18 +255,19 @@ pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: 
         } else {
             // For each subtile, the aggregate of the lanes below this one: of the tiles that lag, the oldest first.
             let mut below = [[M::IDENTITY; K]; LAG as usize + 2];
-            // The items of the tile that is stored next.
-            let mut items = [[M::IDENTITY; V]; K];
+            // The tile that is stored next.
+            let mut loaded = Loaded::<E, I, K>::of(M::PADDING_ELEMENTS);
             let load = |turn: u32, place: Place| {
-                let position = place.tile as usize * tile_len + offset;
-                row(place).copied::<K>(position, place.detail != 0, stage(turn), slot, stride)
+                let whole = place.detail != 0;
+                row(place).copied::<K>(position(place), whole, stage(turn), slot, stride)
             };
             let mut turn = 0;
             loop {
                 if let Some(place) = places.read(turn) {
                     // The copies of this tile are the oldest under way.
                     async_copy::wait::<AHEAD>();
-                    let scanned = scan_warp(lane as u32, &load(turn, place));
+                    let items = row(place).items(position(place), &load(turn, place));
+                    let scanned = scan_warp(lane as u32, &items);
                     below[LAG as usize + 1] = scanned.lanes;
                     let mut k = 0;
                     while k < K {
@@ -287,9 +290,10 @@ pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: 
                         scanned.subtiles[k] = subtiles(turn).read(warp * K + k, M::IDENTITY);
                         k += 1;
                     }
-                    let results = Results::new(&items, scanned.carries(carry), options);
-                    let position = place.tile as usize * tile_len + offset;
-                    row(place).store(position, place.detail != 0, results.values);
+                    let items = row(place).items(position(place), &loaded);
+                    let carries = scanned.carries(carry);
+                    let results = Results::<E, 1, K>::new::<M, D, I, V>(&items, carries, options);
+                    row(place).store(position(place), place.detail != 0, &results.vectors);
                     if !vote_all(FULL_MASK, results.finite) && lane == 0 {
                         sharing.flags.raise(place.unit as usize);
                     }
@@ -297,7 +301,7 @@ pub unsafe fn scan_split_rows<M, E, D, const I: usize, const K: usize, const V: 
                 if turn >= LAG
                     && let Some(place) = places.read(turn - LAG)
                 {
-                    items = load(turn - LAG, place);
+                    loaded = load(turn - LAG, place);
                 }
                 copy(turn + AHEAD + 1);
                 let mut i = 0;

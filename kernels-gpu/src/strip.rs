@@ -212,7 +212,7 @@ impl<
     }
 
     /// Starts to copy the warp's steps, which are at `position` and after, to a stage: for each input, `ROWS` rows of `32 · C`
-    /// elements, one for each step, from row `row` on. Where there is no such step or channel, padding is written.
+    /// elements, one for each step, from row `row` on. Where there is no such step or channel, padding is written, if there is a step at all.
     ///
     /// # Safety
     /// All lanes of the warp call it. No other warp accesses these rows of the stage, and no lane does until the copies are
@@ -289,7 +289,7 @@ impl<
         lane: usize,
     ) {
         let mut first = lane * N;
-        while first < STEPS * (W * C) {
+        while position < self.len && first < STEPS * (W * C) {
             let (step, channel) = (first / (W * C), first % (W * C));
             let position = position + step;
             let is_there = position < self.len && channel < self.channels;
@@ -405,8 +405,8 @@ impl<
         let at = Self::at(row) + lane * C;
         let mut steps = [[S::PADDING; C]; STEPS];
         let mut t = 0;
-        while t < STEPS {
-            // SAFETY: all rows of the stage are written, those outside the strip too.
+        while position < self.len && t < STEPS {
+            // SAFETY: the rows are written, where there is a step in one of them.
             steps[t] = S::gather(|k| unsafe {
                 stage.read_vector(k * const { stage_of(ROWS, W, C) } + at + t * (W * C))
             });
@@ -466,12 +466,12 @@ impl<
             let first = index::<D>(position, 1, self.len) * self.inner + channel;
             while t < STEPS {
                 let at = first_of::<D>(first, t * self.inner, 1);
-                let elements = results[t].map(S::emit);
+                let elements = S::emit(results[t]);
                 let mut o = 0;
                 while o < O {
                     // SAFETY: the steps lie in the strip, and their address is aligned, since they are whole.
                     unsafe {
-                        self.outputs[o].write_vector_streaming(at, elements.map(|all| all[o]));
+                        self.outputs[o].write_vector_streaming(at, elements[o]);
                     }
                     o += 1;
                 }
@@ -482,13 +482,13 @@ impl<
         while t < STEPS {
             if position + t < self.len {
                 let at = index::<D>(position + t, 1, self.len) * self.inner + channel;
-                let elements = results[t].map(S::emit);
+                let elements = S::emit(results[t]);
                 if self.aligned_outputs && channel + C <= self.channels {
                     let mut o = 0;
                     while o < O {
                         // SAFETY: the steps lie in the strip, and their address is aligned.
                         unsafe {
-                            self.outputs[o].write_vector_streaming(at, elements.map(|all| all[o]));
+                            self.outputs[o].write_vector_streaming(at, elements[o]);
                         }
                         o += 1;
                     }
@@ -499,7 +499,7 @@ impl<
                             let mut o = 0;
                             while o < O {
                                 // SAFETY: the step lies in the strip.
-                                unsafe { self.outputs[o].write(at + c, elements[c][o]) };
+                                unsafe { self.outputs[o].write(at + c, elements[o][c]) };
                                 o += 1;
                             }
                         }

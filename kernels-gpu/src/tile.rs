@@ -5,13 +5,135 @@ use crate::{
     direction::{Direction, Order, first_of, index, order},
     layout::{Layout, Strided},
     monoid::{Action, Carry, Operator},
-    tiling::WARP_THREADS,
+    tiling::{ACCESS_BYTES, WARP_THREADS},
 };
 use core::marker::PhantomData;
-use cuda_std::{Global, Scalar, Shared};
+use cuda_std::{
+    Global, Scalar, Shared, hint, shared,
+    warp::{FULL_MASK, sync_warp},
+};
 
 /// What a lane holds of a tile: the vectors of `V` steps of `K` subtiles.
 pub type Items<S, const K: usize, const V: usize> = [[S; V]; K];
+
+/// A vector as memory holds it, in words of 32 bits: so narrower elements share a register until they are used.
+#[derive(Clone, Copy)]
+pub struct Vector<E, const N: usize> {
+    words: [u32; N],
+    elements: PhantomData<E>,
+}
+
+impl<E: Scalar, const N: usize> Vector<E, N> {
+    /// That of these elements, followed by zeros.
+    #[inline(always)]
+    #[must_use]
+    pub fn of<const V: usize>(elements: [E; V]) -> Self {
+        const { assert!(size_of::<[E; V]>() <= size_of::<[u32; N]>()) };
+        let mut words = [0; N];
+        // SAFETY: there are no fewer bytes of words than of elements, and a scalar has no padding.
+        unsafe { (&raw mut words).cast::<[E; V]>().write_unaligned(elements) };
+        Self {
+            words: Self::whole(words),
+            elements: PhantomData,
+        }
+    }
+
+    /// Its first elements.
+    #[inline(always)]
+    #[must_use]
+    pub fn elements<const V: usize>(self) -> [E; V] {
+        const { assert!(size_of::<[E; V]>() <= size_of::<[u32; N]>()) };
+        let words = Self::whole(self.words);
+        // SAFETY: there are no fewer bytes of words than of elements, and any bytes are a scalar.
+        unsafe { (&raw const words).cast::<[E; V]>().read_unaligned() }
+    }
+
+    /// The words, which the compiler does not take apart before they are used.
+    #[inline(always)]
+    fn whole(words: [u32; N]) -> [u32; N] {
+        if size_of::<E>() < size_of::<u32>() {
+            words.map(hint::opaque_word)
+        } else {
+            words
+        }
+    }
+}
+
+/// A vector of 16 bytes.
+pub type Wide<E> = Vector<E, { ACCESS_BYTES / size_of::<u32>() }>;
+
+/// What memory holds of a lane's part of a tile.
+#[derive(Clone, Copy)]
+pub struct Loaded<E, const I: usize, const K: usize> {
+    /// Of each subtile and input a vector.
+    vectors: [[Wide<E>; I]; K],
+    /// The element of the step after each of them, of inputs of which steps have that.
+    nexts: [[E; I]; K],
+    /// The mask, if there is one.
+    masks: [Vector<u8, 2>; K],
+}
+
+impl<E: Scalar, const I: usize, const K: usize> Loaded<E, I, K> {
+    /// Where every element of an input is this one.
+    #[inline(always)]
+    #[must_use]
+    pub fn of(elements: [E; I]) -> Self {
+        Self {
+            vectors: [elements.map(|element| Vector::of([element])); K],
+            nexts: [elements; K],
+            masks: [Vector::of([]); K],
+        }
+    }
+}
+
+/// A warp's shared memory, where the elements of a tile that is not whole change lanes: as many as the warp holds.
+pub struct Buffer<E> {
+    elements: Shared<E>,
+    /// The same, for a mask.
+    bytes: Shared<u8>,
+}
+
+impl<E: Scalar> Buffer<E> {
+    /// The buffer that begins at byte `start` of the block's shared memory.
+    ///
+    /// # Safety
+    /// It lies there; `start` is a multiple of [`ACCESS_BYTES`].
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn new(start: usize) -> Self {
+        // SAFETY: says the caller.
+        unsafe {
+            Self {
+                elements: shared::dynamic_shared_mem::<E>().add(start / size_of::<E>()),
+                bytes: shared::dynamic_shared_mem::<u8>().add(start),
+            }
+        }
+    }
+}
+
+/// Writes values of vector `k` of each lane, which are from as many lanes on as there are.
+///
+/// # Safety
+/// `to` has a place for each of them, and no other thread accesses those on this side of a barrier.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+unsafe fn write_apart<T: Scalar, const V: usize>(
+    to: Shared<T>,
+    lane: u32,
+    k: usize,
+    values: [T; V],
+) {
+    let mut j = 0;
+    while j < V {
+        // SAFETY: says the caller.
+        unsafe { to.write((k * V + j) * WARP_THREADS + lane as usize, values[j]) };
+        j += 1;
+    }
+}
+
+/// What the steps of a lane's part of a tile give: of each subtile and output a vector, in the order of memory.
+pub type Emitted<E, const O: usize, const K: usize> = [[Wide<E>; O]; K];
 
 /// A sequence whose steps are neighbours in memory.
 pub struct Row<
@@ -28,7 +150,7 @@ pub struct Row<
     outputs: [Global<E>; O],
     /// Steps.
     len: usize,
-    /// Whether what begins at multiples of `V` positions is a vector, and aligned, in every array.
+    /// Whether the vectors that begin at multiples of `V` positions are aligned in every array.
     aligned: bool,
     /// Whether the row has no initial state.
     fresh: bool,
@@ -45,8 +167,6 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
 {
     /// Steps of a subtile.
     const SUBTILE: usize = WARP_THREADS * V;
-    /// Whether a backward scan's end is seen to when items are there. With a mask they are waited for at once.
-    const ENDS_LATE: bool = S::IS_BACKWARD && !S::IS_MASKED;
 
     /// The row of `len` steps that begins at element `start` of the arrays. With a mask, the inputs have
     /// [`layouts`](Self::with_layouts).
@@ -98,6 +218,7 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
             }
             if row.is_masked {
                 row.mask = arrays.mask.add(start);
+                row.aligned &= arrays.mask.add(begin).is_aligned_to::<V>();
             }
             row
         }
@@ -161,6 +282,12 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         self.aligned && end <= self.len
     }
 
+    /// Where in memory the step at `position` lies, which is in the row.
+    #[inline(always)]
+    fn first(&self, position: usize) -> usize {
+        index::<D>(position, 1, self.len)
+    }
+
     /// Where in memory the step at `position` lies, if it is in the row, and how many steps of the row are at
     /// `position` and after, as far as a tile can reach.
     #[inline(always)]
@@ -173,66 +300,220 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         (first, left.min(u32::MAX as usize) as u32)
     }
 
-    /// The items whose first vector is at `position`, which [`finish`](Self::finish) has to finish.
+    /// What memory holds of the items of lane `lane` whose first vector is at `position`: if `whole`, its vectors; else, as
+    /// [`arrange`](Self::arrange) wants it, each of their elements from as many lanes on. Nothing here waits for the memory.
     ///
     /// # Safety
-    /// `position` is a multiple of `V`; if `whole`, [`is_whole`](Self::is_whole) holds for the end of the items.
+    /// `position` is a multiple of `V`, and the lanes of the warp have neighbouring vectors; if `whole`,
+    /// [`is_whole`](Self::is_whole) holds for the end of the items.
     #[inline(always)]
     #[must_use]
-    pub unsafe fn load<const K: usize>(&self, position: usize, whole: bool) -> Items<S, K, V> {
-        let mut items = [[S::PADDING; V]; K];
-        let (first, valid) = self.guard(position);
-        if whole {
-            let mut k = 0;
-            while k < K {
-                let at = first_of::<D>(first, k * Self::SUBTILE, V);
-                // SAFETY: the vector lies in the row and is aligned, since the items are whole.
-                let vectors = S::gather(|i| unsafe {
-                    if S::IS_OF_NEXT[i] {
-                        let next = self.next(first, k * Self::SUBTILE + V - 1, valid);
-                        self.vector_of_next(i, at, next)
-                    } else {
-                        self.inputs[i].read_vector_streaming(at)
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn load<const K: usize>(
+        &self,
+        position: usize,
+        whole: bool,
+        lane: u32,
+    ) -> Loaded<E, I, K> {
+        let mut loaded = Loaded::of(S::PADDING_ELEMENTS);
+        // SAFETY: whole items lie in the row and are aligned; those that are valid lie in the row, and so do the next ones.
+        unsafe {
+            if whole {
+                let first = self.first(position);
+                let mut k = 0;
+                while k < K {
+                    let at = first_of::<D>(first, k * Self::SUBTILE, V);
+                    let mut i = 0;
+                    while i < I {
+                        loaded.vectors[k][i] = Vector::of(if S::IS_OF_NEXT[i] {
+                            // Not read as what is read once: the next lane reads a part of it too.
+                            self.inputs[i].read_vector::<V>(at)
+                        } else {
+                            self.inputs[i].read_vector_streaming::<V>(at)
+                        });
+                        i += 1;
                     }
-                });
-                items[k] = order::<D, _, V>(vectors);
-                k += 1;
-            }
-        } else {
-            // Multiples of strides are not to take registers where there are vectors.
-            let layouts = if S::IS_MASKED {
-                self.layouts.map(|layout| layout.strided().opaque())
+                    if self.is_masked {
+                        loaded.masks[k] = Vector::of(self.mask.read_vector::<V>(at));
+                    }
+                    k += 1;
+                }
             } else {
-                [Strided::default(); I]
-            };
+                let (first, valid) = self.guard(Self::of_lane(position, lane));
+                let mut k = 0;
+                while k < K {
+                    let mut vectors = S::PADDING_ELEMENTS.map(|element| [element; V]);
+                    let mut mask = [0; V];
+                    let mut j = 0;
+                    while j < V {
+                        let ahead = (k * V + j) * WARP_THREADS;
+                        if (ahead as u32) < valid {
+                            let at = first_of::<D>(first, ahead, 1);
+                            let mut i = 0;
+                            while i < I {
+                                vectors[i][j] = self.read(i, at);
+                                i += 1;
+                            }
+                            if self.is_masked {
+                                mask[j] = self.mask.read(at);
+                            }
+                        }
+                        j += 1;
+                    }
+                    loaded.vectors[k] = vectors.map(Vector::of);
+                    loaded.masks[k] = Vector::of(mask);
+                    k += 1;
+                }
+            }
+            let mut i = 0;
+            while i < I {
+                if S::IS_OF_NEXT[i] {
+                    let (first, valid) = self.guard(position);
+                    let mut k = 0;
+                    while k < K {
+                        let last = k * Self::SUBTILE + V - 1;
+                        if (last as u32) < valid {
+                            let next = self.next(first, last, valid);
+                            loaded.nexts[k][i] = self.read(i, next);
+                        }
+                        k += 1;
+                    }
+                }
+                i += 1;
+            }
+        }
+        loaded
+    }
+
+    /// The element of input `i` of the step at `at`.
+    ///
+    /// # Safety
+    /// The step lies in the row.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn read(&self, i: usize, at: usize) -> E {
+        // SAFETY: says the caller.
+        unsafe {
+            if S::IS_MASKED {
+                // Multiples of strides are not to take registers where there are vectors.
+                let way = self.layouts[i].strided().opaque().way(at, 0);
+                self.inputs[i].offset(way).read(0)
+            } else {
+                self.inputs[i].read(at)
+            }
+        }
+    }
+
+    /// The position of the first of the elements that a lane loads or stores where a tile is not whole.
+    #[inline(always)]
+    fn of_lane(position: usize, lane: u32) -> usize {
+        position - lane as usize * V + lane as usize
+    }
+
+    /// What was loaded of a tile that is not whole, as if it were: neighbouring lanes load neighbouring elements there.
+    ///
+    /// # Safety
+    /// The lanes of the warp call it together, each with what [`load`](Self::load) gave it. `buffer` is the warp's, which passed a
+    /// barrier since it last accessed it.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn arrange<const K: usize>(
+        &self,
+        mut loaded: Loaded<E, I, K>,
+        lane: u32,
+        buffer: &Buffer<E>,
+    ) -> Loaded<E, I, K> {
+        // SAFETY: the buffer has a place for each of the warp's elements. A barrier is between writing and reading them, and between
+        // reading those of one array and writing those of the next.
+        unsafe {
+            let mut i = 0;
+            while i < I {
+                if i > 0 {
+                    sync_warp(FULL_MASK);
+                }
+                let mut k = 0;
+                while k < K {
+                    let vector = loaded.vectors[k][i].elements::<V>();
+                    write_apart(buffer.elements, lane, k, vector);
+                    k += 1;
+                }
+                sync_warp(FULL_MASK);
+                let mut k = 0;
+                while k < K {
+                    let at = (k * WARP_THREADS + lane as usize) * V;
+                    let vector = order::<D, _, V>(buffer.elements.read_vector::<V>(at));
+                    loaded.vectors[k][i] = Vector::of(vector);
+                    k += 1;
+                }
+                i += 1;
+            }
+            if self.is_masked {
+                sync_warp(FULL_MASK);
+                let mut k = 0;
+                while k < K {
+                    write_apart(buffer.bytes, lane, k, loaded.masks[k].elements::<V>());
+                    k += 1;
+                }
+                sync_warp(FULL_MASK);
+                let mut k = 0;
+                while k < K {
+                    let at = (k * WARP_THREADS + lane as usize) * V;
+                    let vector = order::<D, _, V>(buffer.bytes.read_vector::<V>(at));
+                    loaded.masks[k] = Vector::of(vector);
+                    k += 1;
+                }
+            }
+        }
+        loaded
+    }
+
+    /// The items that were loaded from `position`.
+    #[inline(always)]
+    #[must_use]
+    pub fn items<const K: usize>(
+        &self,
+        position: usize,
+        loaded: &Loaded<E, I, K>,
+    ) -> Items<S, K, V> {
+        let mut items = [[S::PADDING; V]; K];
+        let mut k = 0;
+        while k < K {
+            items[k] = S::gather(|i| {
+                let own = order::<D, _, V>(loaded.vectors[k][i].elements::<V>());
+                if S::IS_OF_NEXT[i] {
+                    core::array::from_fn(|j| {
+                        if j + 1 < V {
+                            own[j + 1]
+                        } else {
+                            loaded.nexts[k][i]
+                        }
+                    })
+                } else {
+                    own
+                }
+            });
+            k += 1;
+        }
+        if S::IS_BACKWARD {
+            self.end(position, &mut items);
+        } else if position == 0 && self.fresh {
+            items[0][0] = items[0][0].as_first();
+        }
+        if self.is_masked {
             let mut k = 0;
             while k < K {
+                let mask = order::<D, _, V>(loaded.masks[k].elements::<V>());
                 let mut j = 0;
                 while j < V {
-                    let ahead = k * Self::SUBTILE + j;
-                    if (ahead as u32) < valid {
-                        let at = first_of::<D>(first, ahead, 1);
-                        let next = self.next(first, ahead, valid);
-                        let [item] = S::gather(|i| {
-                            let at = if S::IS_OF_NEXT[i] { next } else { at };
-                            // SAFETY: the item lies in the row, since it is valid, and so does the next.
-                            [unsafe {
-                                if S::IS_MASKED {
-                                    self.inputs[i].offset(layouts[i].way(at, 0)).read(0)
-                                } else {
-                                    self.inputs[i].read(at)
-                                }
-                            }]
-                        });
-                        items[k][j] = item;
+                    if mask[j] != 0 {
+                        items[k][j] = items[k][j].restart();
                     }
                     j += 1;
                 }
                 k += 1;
             }
         }
-        // SAFETY: the row lies in the mask, says the caller of `new`.
-        unsafe { self.begin(position, &mut items) };
         items
     }
 
@@ -241,65 +522,6 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
     fn next(&self, first: usize, ahead: usize, valid: u32) -> usize {
         let is_last = ahead as u32 + 1 >= valid;
         first_of::<D>(first, if is_last { ahead } else { ahead + 1 }, 1)
-    }
-
-    /// The elements of input `i` of the steps after those of the vector at `at`, the last of which is at `next`.
-    ///
-    /// # Safety
-    /// The vector lies in the row and is aligned; `next` lies in the row.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn vector_of_next(&self, i: usize, at: usize, next: usize) -> [E; V] {
-        // Not read as what is read once: the next lane reads a part of it too.
-        // SAFETY: says the caller.
-        let (own, last) = unsafe {
-            let own: [E; V] = self.inputs[i].read_vector(at);
-            (order::<D, _, V>(own), self.inputs[i].read(next))
-        };
-        order::<D, _, V>(core::array::from_fn(|j| {
-            if j + 1 < V { own[j + 1] } else { last }
-        }))
-    }
-
-    /// Makes the steps at which the scan, or the one that it goes backwards through, starts what they are: the first one of the row, and
-    /// those that the mask says.
-    ///
-    /// # Safety
-    /// The row lies in the mask, if there is one.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn begin<const K: usize>(&self, position: usize, items: &mut Items<S, K, V>) {
-        if S::IS_BACKWARD && !Self::ENDS_LATE {
-            self.end(position, items);
-        } else if !S::IS_BACKWARD && position == 0 && self.fresh {
-            items[0][0] = items[0][0].as_first();
-        }
-        if self.is_masked {
-            let (first, valid) = self.guard(position);
-            let mut k = 0;
-            while k < K {
-                let mut j = 0;
-                while j < V {
-                    let ahead = k * Self::SUBTILE + j;
-                    if (ahead as u32) < valid {
-                        // SAFETY: the step lies in the row.
-                        if unsafe { self.mask.read(first_of::<D>(first, ahead, 1)) } != 0 {
-                            items[k][j] = items[k][j].restart();
-                        }
-                    }
-                    j += 1;
-                }
-                k += 1;
-            }
-        }
-    }
-
-    /// Makes the items that were loaded what they are, as far as [`load`](Self::load) would have to wait for them.
-    #[inline(always)]
-    pub fn finish<const K: usize>(&self, position: usize, items: &mut Items<S, K, V>) {
-        if Self::ENDS_LATE {
-            self.end(position, items);
-        }
     }
 
     /// Makes the step with which a backward scan ends what it is, if it is one of the items.
@@ -376,7 +598,7 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         }
     }
 
-    /// The items that [`copy`](Self::copy) brought to shared memory.
+    /// What [`copy`](Self::copy) brought to shared memory.
     ///
     /// # Safety
     /// As [`copy`](Self::copy), which this thread called with the same arguments, and whose copies are done.
@@ -390,86 +612,142 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         stage: Shared<E>,
         slot: usize,
         stride: usize,
-    ) -> Items<S, K, V> {
-        let mut items = [[S::PADDING; V]; K];
+    ) -> Loaded<E, I, K> {
+        let mut loaded = Loaded::of(S::PADDING_ELEMENTS);
         let (_, valid) = self.guard(position);
         // SAFETY: what is read was copied.
         unsafe {
-            if whole {
-                let mut k = 0;
-                while k < K {
-                    let vectors =
-                        S::gather(|i| stage.read_vector::<V>(slot + (i * K + k) * stride));
-                    items[k] = order::<D, _, V>(vectors);
-                    k += 1;
-                }
-            } else {
-                let mut k = 0;
-                while k < K {
-                    let mut j = 0;
-                    while j < V {
-                        if ((k * Self::SUBTILE + j) as u32) < valid {
-                            let at = slot + k * stride + index::<D>(j, 1, V);
-                            let [item] = S::gather(|i| [stage.read(at + i * K * stride)]);
-                            items[k][j] = item;
+            let mut k = 0;
+            while k < K {
+                let mut i = 0;
+                while i < I {
+                    let at = slot + (i * K + k) * stride;
+                    loaded.vectors[k][i] = Vector::of(if whole {
+                        stage.read_vector::<V>(at)
+                    } else {
+                        let mut vector = [S::PADDING_ELEMENTS[i]; V];
+                        let mut j = 0;
+                        while j < V {
+                            if ((k * Self::SUBTILE + j) as u32) < valid {
+                                let place = index::<D>(j, 1, V);
+                                vector[place] = stage.read(at + place);
+                            }
+                            j += 1;
                         }
-                        j += 1;
-                    }
-                    k += 1;
+                        vector
+                    });
+                    i += 1;
                 }
+                k += 1;
             }
         }
-        // SAFETY: the row lies in the mask, says the caller of `new`.
-        unsafe { self.begin(position, &mut items) };
-        items
+        loaded
     }
 
     /// Stores the results of the items whose first vector is at `position`.
     ///
     /// # Safety
-    /// As [`load`](Self::load); no other thread accesses these steps of the outputs.
+    /// `position` is a multiple of `V`; if `whole`, [`is_whole`](Self::is_whole) holds for the end of the items. No other thread accesses
+    /// these steps of the outputs.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn store<const K: usize>(
         &self,
         position: usize,
         whole: bool,
-        results: Items<S::Outputs, K, V>,
+        results: &Emitted<E, O, K>,
     ) {
-        let (first, valid) = self.guard(position);
-        // SAFETY: as for `load`.
+        // SAFETY: whole items lie in the row and are aligned; those that are valid lie in the row.
         unsafe {
             if whole {
-                let mut k = 0;
-                while k < K {
-                    let at = first_of::<D>(first, k * Self::SUBTILE, V);
-                    let vectors = order::<D, _, V>(results[k].map(S::emit));
-                    let mut o = 0;
-                    while o < O {
-                        self.outputs[o].write_vector_streaming(at, vectors.map(|all| all[o]));
-                        o += 1;
-                    }
-                    k += 1;
-                }
-            } else {
-                let mut k = 0;
-                while k < K {
+                self.store_whole(position, results);
+                return;
+            }
+            let (first, valid) = self.guard(position);
+            let mut k = 0;
+            while k < K {
+                let mut o = 0;
+                while o < O {
+                    let vector = results[k][o].elements::<V>();
                     let mut j = 0;
                     while j < V {
                         let ahead = k * Self::SUBTILE + j;
                         if (ahead as u32) < valid {
                             let at = first_of::<D>(first, ahead, 1);
-                            let elements = S::emit(results[k][j]);
-                            let mut o = 0;
-                            while o < O {
-                                self.outputs[o].write(at, elements[o]);
-                                o += 1;
-                            }
+                            self.outputs[o].write(at, vector[index::<D>(j, 1, V)]);
                         }
                         j += 1;
                     }
+                    o += 1;
+                }
+                k += 1;
+            }
+        }
+    }
+
+    /// As [`store`](Self::store), where neighbouring lanes store neighbouring elements of a tile that is not whole.
+    ///
+    /// # Safety
+    /// As there; and as [`arrange`](Self::arrange).
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn store_arranged<const K: usize>(
+        &self,
+        position: usize,
+        whole: bool,
+        results: &Emitted<E, O, K>,
+        lane: u32,
+        buffer: &Buffer<E>,
+    ) {
+        // SAFETY: as for `arrange` and `store`. The last barrier is for what the buffer is used for next.
+        unsafe {
+            if whole {
+                self.store_whole(position, results);
+                return;
+            }
+            let (first, valid) = self.guard(Self::of_lane(position, lane));
+            let mut o = 0;
+            while o < O {
+                let mut k = 0;
+                while k < K {
+                    let at = (k * WARP_THREADS + lane as usize) * V;
+                    let vector = order::<D, _, V>(results[k][o].elements::<V>());
+                    buffer.elements.write_vector(at, vector);
                     k += 1;
                 }
+                sync_warp(FULL_MASK);
+                let mut m = 0;
+                while m < K * V {
+                    let ahead = m * WARP_THREADS;
+                    if (ahead as u32) < valid {
+                        let element = buffer.elements.read(ahead + lane as usize);
+                        self.outputs[o].write(first_of::<D>(first, ahead, 1), element);
+                    }
+                    m += 1;
+                }
+                sync_warp(FULL_MASK);
+                o += 1;
             }
+        }
+    }
+
+    /// # Safety
+    /// As [`store`](Self::store); the items are whole.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    unsafe fn store_whole<const K: usize>(&self, position: usize, results: &Emitted<E, O, K>) {
+        let first = self.first(position);
+        let mut k = 0;
+        while k < K {
+            let at = first_of::<D>(first, k * Self::SUBTILE, V);
+            let mut o = 0;
+            while o < O {
+                let vector = results[k][o].elements::<V>();
+                // SAFETY: says the caller.
+                unsafe { self.outputs[o].write_vector_streaming(at, vector) };
+                o += 1;
+            }
+            k += 1;
         }
     }
 }

@@ -39,7 +39,7 @@ pub mod rows {
     }
     /// Tiles of a group: see [`chain`](crate::chain).
     pub const GROUP: usize = 16;
-    /// Warps of a block, at most; the scan over them is a warp's, so that there can be no more than 32.
+    /// Warps of a tile or a block, at most; the scan over them is a warp's, so that there can be no more than 32.
     pub const MAX_WARPS: usize = 16;
     const _: () = assert!(MAX_WARPS <= WARP_THREADS);
 
@@ -55,12 +55,17 @@ pub mod rows {
         }
     }
 
-    /// The most registers that a thread may have: so many that two of the largest blocks fit, or with a mask or three inputs one of
-    /// them.
+    /// The most registers that a thread may have: so many that as many warps fit as there are in two of the largest blocks, in one and a
+    /// half with a mask, or in one with three inputs.
     #[must_use]
     pub const fn registers(inputs: usize, is_masked: bool) -> u32 {
-        let blocks = if is_masked || inputs > 2 { 1 } else { 2 };
-        super::registers(blocks * MAX_WARPS)
+        super::registers(if inputs > 2 {
+            MAX_WARPS
+        } else if is_masked {
+            MAX_WARPS + MAX_WARPS / 2
+        } else {
+            2 * MAX_WARPS
+        })
     }
 
     /// Steps that a warp holds.
@@ -69,7 +74,7 @@ pub mod rows {
         subtiles(inputs, element_bytes) * vector(element_bytes) * WARP_THREADS
     }
 
-    /// Warps of a block for sequences of `len` steps.
+    /// Warps of a tile of sequences of `len` steps.
     #[must_use]
     pub const fn warps(inputs: usize, element_bytes: usize, len: usize) -> usize {
         let warps = len.div_ceil(warp_items(inputs, element_bytes));
@@ -82,17 +87,82 @@ pub mod rows {
         }
     }
 
-    /// Steps in a tile of a block with so many warps.
+    /// Warps of a block for sequences of `len` steps: as many as a tile has, or fewer, which scan it part by part. With smaller blocks,
+    /// fewer warps wait for each other, and while a block ends others read; larger ones do less that is not memory's.
+    #[must_use]
+    pub const fn block_warps(
+        inputs: usize,
+        element_bytes: usize,
+        is_masked: bool,
+        len: usize,
+    ) -> usize {
+        let is_one_tile = len <= tile(inputs, element_bytes, MAX_WARPS);
+        let most = match (inputs, element_bytes) {
+            (1, _) if is_masked => MAX_WARPS / 2,
+            (2, _) if is_masked => MAX_WARPS / 4,
+            (1, 2) => MAX_WARPS / 2,
+            (2, 4) | (1, _) if is_one_tile => MAX_WARPS / 2,
+            (2, 4) | (1, _) => MAX_WARPS,
+            (2, _) => MAX_WARPS / 4,
+            _ => MAX_WARPS,
+        };
+        min(most, warps(inputs, element_bytes, len))
+    }
+
+    /// Parts of a sequence that a block scans one after another, where others are far shorter: more of them take long by themselves.
+    const MOST_PARTS: usize = 64;
+
+    /// Warps of a block for packed sequences of `mean` steps, of which the longest has `longest`: few, of which most have something to do.
+    #[must_use]
+    pub const fn packed_block_warps(
+        inputs: usize,
+        element_bytes: usize,
+        is_masked: bool,
+        mean: usize,
+        longest: usize,
+    ) -> usize {
+        let held = warp_items(inputs, element_bytes);
+        // A power of two: as many parts as a tile has of them fill it.
+        let warps = match (mean / (2 * held) + longest / (MOST_PARTS * held)).checked_ilog2() {
+            Some(log2) => 1 << log2,
+            None => 1,
+        };
+        min(
+            warps,
+            block_warps(inputs, element_bytes, is_masked, longest),
+        )
+    }
+
+    const fn min(a: usize, b: usize) -> usize {
+        if a < b { a } else { b }
+    }
+
+    /// Steps in a tile with so many warps.
     #[must_use]
     pub const fn tile(inputs: usize, element_bytes: usize, warps: usize) -> usize {
         warps * warp_items(inputs, element_bytes)
     }
 
-    /// Bytes of shared memory, given those of an aggregate and of a carry: for each warp two aggregates, a carry, and for each
-    /// warp a word.
+    /// Bytes of shared memory before the buffers, given those of an aggregate and of a carry: for each warp of a tile two aggregates, a
+    /// carry, and for each warp a word; as many as keep the buffers aligned.
     #[must_use]
-    pub const fn shared_bytes(aggregate_bytes: usize, carry_bytes: usize) -> usize {
-        2 * MAX_WARPS * aggregate_bytes + carry_bytes + MAX_WARPS * size_of::<u32>()
+    pub const fn bytes_before_buffers(aggregate_bytes: usize, carry_bytes: usize) -> usize {
+        let values = 2 * MAX_WARPS * aggregate_bytes + carry_bytes;
+        (values + MAX_WARPS * size_of::<u32>()).next_multiple_of(ACCESS_BYTES)
+    }
+
+    /// Bytes of shared memory of a block of so many warps, given those of an aggregate, of a carry and of an element. Each warp has a
+    /// buffer for the elements of an input that it holds.
+    #[must_use]
+    pub const fn shared_bytes(
+        inputs: usize,
+        aggregate_bytes: usize,
+        carry_bytes: usize,
+        element_bytes: usize,
+        warps: usize,
+    ) -> usize {
+        bytes_before_buffers(aggregate_bytes, carry_bytes)
+            + tile(inputs, element_bytes, warps) * element_bytes
     }
 }
 

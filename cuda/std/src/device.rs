@@ -479,6 +479,16 @@ pub(crate) fn opaque(value: u64) -> u64 {
 }
 
 #[inline(always)]
+pub(crate) fn opaque_word(value: u32) -> u32 {
+    let same;
+    // SAFETY: a register is copied.
+    unsafe {
+        asm!("mov.b32 {0}, {1};", out(reg32) same, in(reg32) value, options(pure, nomem, nostack, preserves_flags))
+    }
+    same
+}
+
+#[inline(always)]
 pub(crate) fn copy_commit() {
     // SAFETY: closing a group of copies has no preconditions.
     unsafe { asm!("cp.async.commit_group;", options(nostack, preserves_flags)) }

@@ -69,7 +69,7 @@ pub struct Complex32 {
 }
 
 macro_rules! halves {
-    ($($type:ident: $to:literal, $from:literal;)*) => { $(
+    ($($type:ident: $to:literal, $from:literal, $from_two:literal;)*) => { $(
         impl $type {
             /// The same value.
             #[inline(always)]
@@ -110,12 +110,42 @@ macro_rules! halves {
                     Self(on_host::$type::from_f32(value).to_bits())
                 }
             }
+
+            /// As [`from_f32`](Self::from_f32), of each value; two of them in one instruction.
+            #[inline(always)]
+            #[must_use]
+            pub fn from_f32s<const N: usize>(values: [f32; N]) -> [Self; N] {
+                #[cfg(target_arch = "nvptx64")]
+                {
+                    let mut halves = [Self(0); N];
+                    let mut i = 0;
+                    while i + 1 < N {
+                        let word: u32;
+                        // SAFETY: a conversion has no preconditions and no effects.
+                        unsafe {
+                            core::arch::asm!($from_two, out(reg32) word, in(reg32) values[i], in(reg32) values[i + 1],
+                                options(pure, nomem, nostack, preserves_flags));
+                        }
+                        halves[i] = Self(word as u16);
+                        halves[i + 1] = Self((word >> 16) as u16);
+                        i += 2;
+                    }
+                    if i < N {
+                        halves[i] = Self::from_f32(values[i]);
+                    }
+                    halves
+                }
+                #[cfg(not(target_arch = "nvptx64"))]
+                {
+                    values.map(Self::from_f32)
+                }
+            }
         }
     )* };
 }
 halves! {
-    F16: "cvt.f32.f16 {0}, {1};", "cvt.rn.f16.f32 {0}, {1};";
-    BF16: "{{ .reg .b32 %wide; mov.b32 %wide, {{0, {1}}}; mov.b32 {0}, %wide; }}", "cvt.rn.bf16.f32 {0}, {1};";
+    F16: "cvt.f32.f16 {0}, {1};", "cvt.rn.f16.f32 {0}, {1};", "cvt.rn.f16x2.f32 {0}, {2}, {1};";
+    BF16: "{{ .reg .b32 %wide; mov.b32 %wide, {{0, {1}}}; mov.b32 {0}, %wide; }}", "cvt.rn.bf16.f32 {0}, {1};", "cvt.rn.bf16x2.f32 {0}, {2}, {1};";
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
