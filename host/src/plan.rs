@@ -374,7 +374,7 @@ impl PlanBuilder {
             direction,
             self.is_gradient,
             strategy,
-            self.is_masked,
+            is_masked,
             self.element,
         )
     }

@@ -366,7 +366,7 @@ mod tests {
         let shape = [2, 3, 5];
         assert_eq!(Order::C.strides(&shape), [15, 5, 1]);
         assert_eq!(Order::Fortran.strides(&shape), [1, 2, 6]);
-        assert_eq!(Order::Fortran.strides(&[]), []);
+        assert!(Order::Fortran.strides(&[]).is_empty());
     }
 
     #[test]
