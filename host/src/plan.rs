@@ -975,6 +975,40 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_rows_scan_whole_tiles_part_by_part() {
+        for kernel in KERNELS
+            .iter()
+            .filter(|kernel| kernel.strategy == Strategy::Rows)
+        {
+            let inputs = if kernel.is_gradient {
+                Names::GRADIENT.inputs.len()
+            } else {
+                kernel.operator.inputs()
+            };
+            let (bytes, is_masked) = (kernel.element_bytes, kernel.is_masked);
+            let held = rows::warp_items(inputs, bytes);
+            for longest in [0, 1, held, 3 * held, 16 * held, 16 * held + 1, 5000 * held] {
+                let of_tile = rows::warps(inputs, bytes, longest);
+                let means = [0, 1, held, 3 * held, longest].map(|mean| mean.min(longest));
+                let packed = means
+                    .map(|mean| rows::packed_block_warps(inputs, bytes, is_masked, mean, longest));
+                let dense = rows::block_warps(inputs, bytes, is_masked, longest);
+                for warps in packed.into_iter().chain([dense]) {
+                    let context = format!("{}: {longest} steps: {warps}", kernel.name);
+                    assert!((1..=of_tile).contains(&warps), "{context}");
+                    // Else one part is all.
+                    let fills = rows::MAX_WARPS.is_multiple_of(warps);
+                    assert!(fills || warps == of_tile, "{context}");
+                }
+            }
+        }
+        // A warp has something to do in most blocks.
+        assert_eq!(rows::packed_block_warps(1, 4, false, 1024, 2048), 1);
+        // A long one among short ones is not left to a single warp.
+        assert!(rows::packed_block_warps(1, 4, false, 100, 1 << 20) > 8);
+    }
+
+    #[test]
     fn a_grid_goes_on_along_y() {
         let (x, y) = GRID_LIMITS;
         for blocks in [

@@ -95,8 +95,12 @@ impl<const SERIAL: bool> Operator<u32, 2> for Bicyclic<SERIAL> {
         })
     }
 
-    fn emit(height: u32) -> [u32; 1] {
-        [height]
+    fn absent() -> [u32; 2] {
+        [0; 2]
+    }
+
+    fn emit<const N: usize>(heights: [u32; N]) -> [[u32; N]; 1] {
+        [heights]
     }
 }
 
@@ -208,13 +212,22 @@ fn warp_scan() {
 fn block_exchange() {
     const MOST: usize = 32;
     let elements = some(2 * MOST);
-    for (seed, warps) in SEEDS.flat_map(|seed| [1, 2, 7, 16, 31, MOST].map(|warps| (seed, warps))) {
+    // In the second round of a block, others' turn comes, or that of the warps after the first ones.
+    let blocks = [
+        (1, false),
+        (2, true),
+        (7, false),
+        (16, true),
+        (31, false),
+        (MOST, false),
+    ];
+    for (seed, (warps, goes_on)) in SEEDS.flat_map(|seed| blocks.map(|block| (seed, block))) {
         let threads = warps * WARP_THREADS;
         let memory = Memory::new();
         let input = parts(&elements).map(|part| memory.copy_of(&part).view());
         let output = [(); 4].map(|()| memory.uninit::<u32>(2 * threads));
         let [before, total] = [0, 2].map(|k| [output[k].view(), output[k + 1].view()]);
-        // Two rounds, in a set of aggregates each, as a kernel does.
+        // Two rounds, in a set of aggregates each if they do not go on, as a kernel does.
         let launch = Launch::new(1, threads as u32)
             .seed(seed)
             .shared_bytes(2 * 2 * MOST * size_of::<u32>());
@@ -223,11 +236,17 @@ fn block_exchange() {
         let thread = || unsafe {
             let thread = thread::thread_idx_x() as usize;
             for round in 0..2 {
-                let words = shared::dynamic_shared_mem::<u32>().add(round * 2 * MOST);
+                let (set, first) = if goes_on {
+                    (0, round * warps)
+                } else {
+                    (round, 0)
+                };
+                let words = shared::dynamic_shared_mem::<u32>().add(set * 2 * MOST);
                 let aggregates = Slots::new(words, MOST);
                 let exchanged = block::exchange(
                     &aggregates,
-                    read(input, round * MOST + thread / WARP_THREADS),
+                    first as u32,
+                    read(input, set * MOST + first + thread / WARP_THREADS),
                 );
                 write(before, round * threads + thread, exchanged.before);
                 write(total, round * threads + thread, exchanged.total);
@@ -240,7 +259,11 @@ fn block_exchange() {
         let [pops_before, pushes_before, pops, pushes] = output;
         for i in 0..2 * threads {
             let (round, warp) = (i / threads, i % threads / WARP_THREADS);
-            let elements = &elements[round * MOST..][..warps];
+            let (elements, warp) = if goes_on {
+                (&elements[..(round + 1) * warps], round * warps + warp)
+            } else {
+                (&elements[round * MOST..][..warps], warp)
+            };
             let before = Plain {
                 pops: pops_before[i],
                 pushes: pushes_before[i],
@@ -296,13 +319,19 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
     const BLOCKS: usize = 3;
     const CARRIERS: u64 = 1;
     let tile = rows::tile(INPUTS, CARRY, rows::MAX_WARPS);
-    let (blocks, threads, shared, scratch) = match (inner == 1, split) {
-        (true, false) => (
-            outer,
-            rows::warps(INPUTS, CARRY, len) * WARP_THREADS,
-            rows::shared_bytes(AGGREGATE, CARRY),
-            0,
-        ),
+    let launch_of = |parts: usize| match (inner == 1, split) {
+        (true, false) => {
+            let warps = match rows::warps(INPUTS, CARRY, len) {
+                rows::MAX_WARPS => rows::MAX_WARPS / parts,
+                fewer => fewer,
+            };
+            (
+                outer,
+                warps * WARP_THREADS,
+                rows::shared_bytes(INPUTS, AGGREGATE, CARRY, CARRY, warps),
+                0,
+            )
+        }
         (true, true) => (
             BLOCKS,
             split_rows::THREADS,
@@ -332,7 +361,9 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
         "{:?}, {outer} × {len} × {inner}, serial: {SERIAL}, split: {split}",
         D::DIRECTION
     );
-    for seed in SEEDS.take(3) {
+    // A block of rows has a whole tile, or a part of one.
+    for (seed, parts_of_tile) in SEEDS.zip([1, 2, 16]) {
+        let (blocks, threads, shared, scratch) = launch_of(parts_of_tile);
         let memory = Memory::new();
         let inputs = parts(&elements).map(|part| memory.copy_of(&part).view());
         let output = memory.uninit::<u32>(elements.len());
