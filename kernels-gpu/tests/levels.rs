@@ -14,9 +14,7 @@ use ptxscan_kernels::rows::scan_rows;
 use ptxscan_kernels::slots::Slots;
 use ptxscan_kernels::split_columns::scan_split_columns;
 use ptxscan_kernels::split_rows::scan_split_rows;
-use ptxscan_kernels::tiling::{
-    WARP_THREADS, carriers, columns, look_back, rows, split_columns, split_rows,
-};
+use ptxscan_kernels::tiling::{WARP_THREADS, columns, look_back, rows, split_columns, split_rows};
 use ptxscan_kernels::warp;
 
 /// An element of the bicyclic monoid: takes `pops` from a stack's height, as far as there are so many, and adds `pushes`.
@@ -87,16 +85,14 @@ impl<const SERIAL: bool> Step for Bicyclic<SERIAL> {
 }
 
 impl<const SERIAL: bool> Operator<u32, 2> for Bicyclic<SERIAL> {
+    const PADDING_ELEMENTS: [u32; 2] = [0; 2];
+
     fn gather<const N: usize>(elements: impl Fn(usize) -> [u32; N]) -> [Self; N] {
         let (pops, pushes) = (elements(0), elements(1));
         std::array::from_fn(|i| Self {
             pops: pops[i],
             pushes: pushes[i],
         })
-    }
-
-    fn absent() -> [u32; 2] {
-        [0; 2]
     }
 
     fn emit<const N: usize>(heights: [u32; N]) -> [[u32; N]; 1] {
@@ -312,12 +308,12 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
     const SUBTILES: usize = rows::subtiles(INPUTS, CARRY);
     const VECTOR: usize = rows::vector(CARRY);
     const CHANNELS: usize = columns::lane_channels(CARRY);
+    const SPLIT_CHANNELS: usize = split_columns::lane_channels(INPUTS, CARRY);
     const AGGREGATE: usize = size_of::<Plain>();
     let elements = some(outer * len * inner);
     let expected = heights(D::DIRECTION, &elements, outer, len, inner);
     // Blocks that split scans have, whatever there is to do.
     const BLOCKS: usize = 3;
-    const CARRIERS: u64 = 1;
     let tile = rows::tile(INPUTS, CARRY, rows::MAX_WARPS);
     let launch_of = |parts: usize| match (inner == 1, split) {
         (true, false) => {
@@ -346,12 +342,12 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
         ),
         (false, true) => (
             BLOCKS,
-            split_columns::threads(CARRY),
+            split_columns::THREADS,
             split_columns::shared_bytes(INPUTS, AGGREGATE, CARRY, CARRY),
-            carriers::words(
-                columns::strips(outer, inner, CARRY),
-                columns::channels(CARRY),
-                len.div_ceil(columns::TILE),
+            split_columns::words(
+                split_columns::strips(outer, inner, INPUTS, CARRY),
+                split_columns::channels(INPUTS, CARRY),
+                len.div_ceil(split_columns::GROUP_STEPS),
                 AGGREGATE,
                 CARRY,
             ),
@@ -420,8 +416,8 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
                     );
                 }
                 (false, true) => {
-                    scan_split_columns::<_, _, D, INPUTS, VECTOR, CHANNELS>(
-                        &arrays, outer, len, inner, CARRIERS, options,
+                    scan_split_columns::<_, _, D, INPUTS, VECTOR, SPLIT_CHANNELS>(
+                        &arrays, outer, len, inner, options,
                     );
                 }
             }
