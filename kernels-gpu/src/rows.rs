@@ -133,12 +133,11 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
                     MAX_WARPS,
                 );
                 let exchanged = block::exchange(&aggregates, first_warp, scanned.aggregate);
-                let entering = exchanged.before.apply(carry);
-                let carries = scanned.carries(entering);
+                let carries = scanned.carries(exchanged.before.apply(carry));
                 let mut results = Results::new::<S, D, I, V>(&items, carries, options);
-                first_warp += warps;
-                let mut ends_tile = first_warp >= MAX_WARPS as u32 || end >= len;
-                let mut after = exchanged.total.apply(carry);
+                let next_warp = first_warp + warps;
+                let mut ends_tile = next_warp >= MAX_WARPS as u32 || end >= len;
+                let mut after = carry;
                 if ends_tile {
                     chain.advance(number, exchanged.total);
                     number += 1;
@@ -147,13 +146,17 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
 
                 let ends_finite = S::Aggregate::is_finite_carry(after) & results.finite;
                 finite &= ends_finite;
-                if careful && !block::all(votes, ends_finite) {
+                // What enters the next part, which else shows there.
+                let leaves_finite = || S::Aggregate::is_finite_carry(exchanged.total.apply(carry));
+                if careful && !block::all(votes, ends_finite && leaves_finite()) {
                     // Loaded once more, so as not to hold registers all the time.
                     let mut loaded = view.load::<K>(start + offset, whole, lane);
                     if !whole {
                         loaded = view.arrange(loaded, lane, &buffer);
                     }
                     let items = view.items(start + offset, &loaded);
+                    let before = block::scan_warps(&aggregates, first_warp);
+                    let entering = warp::below(first_warp, before).apply(carry);
                     let (carries, serial) = replay(&items, entering, &serial_carry);
                     results = Results::new::<S, D, I, V>(&items, carries, options);
                     after = serial;
@@ -161,6 +164,7 @@ pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize,
                     // A tile begins with the next part.
                     ends_tile = true;
                 }
+                first_warp = next_warp;
                 if ends_tile {
                     carry = after;
                     first_warp = 0;
