@@ -112,23 +112,34 @@ impl<E: Scalar> Buffer<E> {
     }
 }
 
-/// Writes values of vector `k` of each lane, which are from as many lanes on as there are.
+/// The vectors of a lane, given values that are from as many lanes on as there are. Unless it is the first such change since a barrier,
+/// it waits for what others read in the one before.
 ///
 /// # Safety
-/// `to` has a place for each of them, and no other thread accesses those on this side of a barrier.
+/// The lanes of the warp call it together. `places` are in the warp's shared memory, one for each value.
 #[inline(always)]
-#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-unsafe fn write_apart<T: Scalar, const V: usize>(
-    to: Shared<T>,
+unsafe fn change_lanes<T: Scalar, const K: usize, const V: usize>(
+    places: Shared<T>,
     lane: u32,
-    k: usize,
-    values: [T; V],
-) {
-    let mut j = 0;
-    while j < V {
-        // SAFETY: says the caller.
-        unsafe { to.write((k * V + j) * WARP_THREADS + lane as usize, values[j]) };
-        j += 1;
+    apart: [[T; V]; K],
+    is_first: bool,
+) -> [[T; V]; K] {
+    // SAFETY: there is a place for each value. A barrier is between writing and reading them, and one before they are written again.
+    unsafe {
+        if !is_first {
+            sync_warp(FULL_MASK);
+        }
+        let mut k = 0;
+        while k < K {
+            let mut j = 0;
+            while j < V {
+                places.write((k * V + j) * WARP_THREADS + lane as usize, apart[k][j]);
+                j += 1;
+            }
+            k += 1;
+        }
+        sync_warp(FULL_MASK);
+        core::array::from_fn(|k| places.read_vector((k * WARP_THREADS + lane as usize) * V))
     }
 }
 
@@ -417,52 +428,29 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
     /// barrier since it last accessed it.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn arrange<const K: usize>(
         &self,
         mut loaded: Loaded<E, I, K>,
         lane: u32,
         buffer: &Buffer<E>,
     ) -> Loaded<E, I, K> {
-        // SAFETY: the buffer has a place for each of the warp's elements. A barrier is between writing and reading them, and between
-        // reading those of one array and writing those of the next.
+        // SAFETY: the buffer has a place for each of the warp's elements; the rest is the caller's obligation.
         unsafe {
             let mut i = 0;
             while i < I {
-                if i > 0 {
-                    sync_warp(FULL_MASK);
-                }
+                let apart = loaded.vectors.map(|vectors| vectors[i].elements::<V>());
+                let vectors = change_lanes(buffer.elements, lane, apart, i == 0);
                 let mut k = 0;
                 while k < K {
-                    let vector = loaded.vectors[k][i].elements::<V>();
-                    write_apart(buffer.elements, lane, k, vector);
-                    k += 1;
-                }
-                sync_warp(FULL_MASK);
-                let mut k = 0;
-                while k < K {
-                    let at = (k * WARP_THREADS + lane as usize) * V;
-                    let vector = order::<D, _, V>(buffer.elements.read_vector::<V>(at));
-                    loaded.vectors[k][i] = Vector::of(vector);
+                    loaded.vectors[k][i] = Vector::of(order::<D, _, V>(vectors[k]));
                     k += 1;
                 }
                 i += 1;
             }
             if self.is_masked {
-                sync_warp(FULL_MASK);
-                let mut k = 0;
-                while k < K {
-                    write_apart(buffer.bytes, lane, k, loaded.masks[k].elements::<V>());
-                    k += 1;
-                }
-                sync_warp(FULL_MASK);
-                let mut k = 0;
-                while k < K {
-                    let at = (k * WARP_THREADS + lane as usize) * V;
-                    let vector = order::<D, _, V>(buffer.bytes.read_vector::<V>(at));
-                    loaded.masks[k] = Vector::of(vector);
-                    k += 1;
-                }
+                let apart = loaded.masks.map(|mask| mask.elements::<V>());
+                let masks = change_lanes(buffer.bytes, lane, apart, false);
+                loaded.masks = masks.map(|mask| Vector::of(order::<D, _, V>(mask)));
             }
         }
         loaded
@@ -690,7 +678,6 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
     /// # Safety
     /// As there; and as [`arrange`](Self::arrange).
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn store_arranged<const K: usize>(
         &self,
         position: usize,
@@ -699,7 +686,7 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
         lane: u32,
         buffer: &Buffer<E>,
     ) {
-        // SAFETY: as for `arrange` and `store`. The last barrier is for what the buffer is used for next.
+        // SAFETY: as for `arrange` and `store`. What a lane writes next where it reads here is its own.
         unsafe {
             if whole {
                 self.store_whole(position, results);
@@ -708,6 +695,9 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
             let (first, valid) = self.guard(Self::of_lane(position, lane));
             let mut o = 0;
             while o < O {
+                if o > 0 {
+                    sync_warp(FULL_MASK);
+                }
                 let mut k = 0;
                 while k < K {
                     let at = (k * WARP_THREADS + lane as usize) * V;
@@ -725,7 +715,6 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const V: usize, 
                     }
                     m += 1;
                 }
-                sync_warp(FULL_MASK);
                 o += 1;
             }
         }

@@ -141,6 +141,8 @@ pub fn small(operator: Operator) -> Vec<Case> {
         Case::new(&[2, 33], 1),
         Case::new(&[3, rows::warp_items(operator.inputs(), BYTES) + 5], 1),
         Case::new(&[2, tile], 1),
+        // A row that is not aligned, and takes a block more than one part.
+        Case::new(&[2, tile - 3], 1),
         Case::new(&[1, 4 * tile + 6], 1),
         Case::new(&[2, 7, 6], 1),
         Case::new(&[1, columns::TILE, 36], 1),
