@@ -56,13 +56,13 @@ pub mod rows {
     }
 
     /// The most registers that a thread may have: so many that as many warps fit as there are in two of the largest blocks, in one and a
-    /// half with a mask, or in one with three inputs.
+    /// quarter with a mask, or in one with three inputs.
     #[must_use]
     pub const fn registers(inputs: usize, is_masked: bool) -> u32 {
         super::registers(if inputs > 2 {
             MAX_WARPS
         } else if is_masked {
-            MAX_WARPS + MAX_WARPS / 2
+            MAX_WARPS + MAX_WARPS / 4
         } else {
             2 * MAX_WARPS
         })
