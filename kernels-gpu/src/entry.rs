@@ -56,7 +56,7 @@ impl Operator {
 
 /// How sequences are scanned. Each takes the addresses of the inputs, the outputs, the initial states, the gradients of final states,
 /// the carries after the sequences, the mask, the boundaries and the scratch memory, then numbers; with a mask, those of the inputs'
-/// [`layout`]s come last.
+/// [layouts](crate::layout) come last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// Steps are neighbours, a block scans a row: [`scan_rows`], with the numbers (rows, len, flags, options).

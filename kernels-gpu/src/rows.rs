@@ -46,7 +46,7 @@ use cuda_std::{Scalar, shared, thread, warp::FULL_MASK, warp::shuffle_idx};
 ///   the inputs are written, and do not overlap the outputs. The arrays that the options and the operator name have as many elements as there are rows, steps or boundaries.
 /// - The grid has a block for each row, counted by [`block::index`]; a block is of as many warps as a tile, says
 ///   [`tiling::rows::warps`](crate::tiling::rows::warps), or of fewer, of which as many as divide
-///   [`MAX_WARPS`](crate::tiling::rows::MAX_WARPS).
+///   [`MAX_WARPS`].
 /// - It has [`tiling::rows::shared_bytes`](crate::tiling::rows::shared_bytes) of dynamic shared memory.
 #[inline(always)]
 pub unsafe fn scan_rows<S, E, D, const I: usize, const O: usize, const K: usize, const V: usize>(
