@@ -29,13 +29,26 @@ impl<T: Element, L: Layouts<N>, const N: usize, const K: usize> Scan<'_, T, L, N
         while position < positions.end {
             let plain = self.plain::<M, P>(row, block(position, &positions));
             let squares = squares(position, plain);
+            let first = self.at(row, position);
             if plain == 0 {
+                let rest = position + 1..position + SQUARE;
+                if position.is_multiple_of(SQUARE)
+                    && rest.end < positions.end
+                    && self.plain::<M, P>(row, rest) == SQUARE - 1
+                    && self
+                        .last_restart::<M, P>(row, &(position..position + 1))
+                        .is_some()
+                {
+                    // SAFETY: these are steps of the row, and there is one after them.
+                    unsafe { self.scan_first_square::<M, P>(first, carry) };
+                    position += SQUARE;
+                    continue;
+                }
                 let carry = std::slice::from_mut(carry);
                 self.scan_strip::<M, P>(row, position..position + 1, carry);
                 position += 1;
                 continue;
             }
-            let first = self.at(row, position);
             if squares == 0 {
                 let count = plain.min(SQUARE - position % SQUARE);
                 let mut carries = [*carry];
@@ -61,6 +74,51 @@ impl<T: Element, L: Layouts<N>, const N: usize, const K: usize> Scan<'_, T, L, N
                 }
             }
             position = end;
+        }
+    }
+
+    /// Scans a square, from `first` on, whose first step is a restart, in serial order: to the carry after it. It is written as other
+    /// squares are, since a line of memory that does not go past the caches is one that those after it wait for.
+    ///
+    /// # Safety
+    /// There is no other restart at these steps; they have all inputs; and no other task accesses them in the outputs.
+    unsafe fn scan_first_square<M: Steps<N, K, P>, const P: usize>(
+        &self,
+        first: Place<L::Places>,
+        carry: &mut T::State,
+    ) {
+        let mut results = [[T::State::default(); SQUARE]; K];
+        for i in 0..SQUARE {
+            let place = self.after(first, i);
+            let inputs = std::array::from_fn(|k| {
+                // SAFETY: says the caller.
+                let [input] = unsafe { self.read(k, self.after(place, M::NEXT[k].into())) };
+                input
+            });
+            let (after, outputs) = if i == 0 {
+                M::restart(*carry, inputs)
+            } else {
+                M::step(*carry, inputs)
+            };
+            *carry = after;
+            let at = match self.direction {
+                Direction::Forward => i,
+                Direction::Reverse => SQUARE - 1 - i,
+            };
+            for k in 0..K {
+                results[k][at] = outputs[k];
+            }
+        }
+        let low = match self.direction {
+            Direction::Forward => first.element,
+            Direction::Reverse => first.element - (SQUARE - 1),
+        };
+        for k in 0..K {
+            // SAFETY: says the caller.
+            unsafe {
+                self.tensors
+                    .write_on(k, low, from_states::<T, SQUARE>(&results[k]))
+            };
         }
     }
 

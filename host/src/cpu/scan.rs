@@ -97,7 +97,7 @@ impl<T: Element, L: Layouts<N>, const N: usize, const K: usize> Scan<'_, T, L, N
 
     /// Where the same channel is `count` positions after one. It need not exist.
     #[inline(always)]
-    fn after(&self, place: Place<L::Places>, count: usize) -> Place<L::Places> {
+    pub fn after(&self, place: Place<L::Places>, count: usize) -> Place<L::Places> {
         let steps = match self.direction {
             Direction::Forward => count as isize,
             Direction::Reverse => -(count as isize),
@@ -110,7 +110,7 @@ impl<T: Element, L: Layouts<N>, const N: usize, const K: usize> Scan<'_, T, L, N
     /// # Safety
     /// There are so many channels of the strip from this one on, and it is one of its steps.
     #[inline(always)]
-    unsafe fn read<const B: usize>(&self, k: usize, place: Place<L::Places>) -> [T::State; B] {
+    pub unsafe fn read<const B: usize>(&self, k: usize, place: Place<L::Places>) -> [T::State; B] {
         let ([_, stride], element) = (self.layouts.strides(k), self.layouts.element(k, place));
         // SAFETY: the inputs have the elements of all strips.
         to_states(unsafe { self.tensors.read(k, element, stride) })
