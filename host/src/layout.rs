@@ -187,18 +187,20 @@ pub(crate) fn narrowed(layouts: Option<&[Layout]>, extents: Extents) -> Option<V
     (!narrowed.iter().all(is_dense)).then_some(narrowed)
 }
 
+/// A layout, for tests.
+#[cfg(test)]
+pub(crate) const fn layout(offset: usize, outer: isize, len: isize, inner: isize) -> Layout {
+    Layout {
+        offset,
+        outer,
+        len,
+        inner,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn layout(offset: usize, outer: isize, len: isize, inner: isize) -> Layout {
-        Layout {
-            offset,
-            outer,
-            len,
-            inner,
-        }
-    }
 
     #[test]
     fn axes_with_a_common_stride_are_one() {

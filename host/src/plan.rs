@@ -386,7 +386,7 @@ impl PlanBuilder {
             look_back::words(units, tiles, aggregate)
         } else {
             let channels = split_columns::channels(self.inputs(), kernel.element_bytes);
-            split_columns::words(units, channels, tiles, aggregate, carry)
+            sharing::words(units, channels, tiles, aggregate + carry)
         }
     }
 

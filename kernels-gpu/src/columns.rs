@@ -138,11 +138,7 @@ pub unsafe fn scan_columns<
             let mut ahead = 0;
             while ahead < under_way {
                 let whole = goes_without && view.is_whole((ahead + 1) * TILE);
-                if S::IS_MASKED {
-                    view.copy_each::<TILE>(ahead * TILE + row, whole, stage(ahead), row, lane);
-                } else {
-                    view.copy::<TILE>(ahead * TILE + row, whole, stage(ahead), row, lane);
-                }
+                view.copy::<TILE>(ahead * TILE + row, whole, stage(ahead), row, lane);
                 async_copy::commit();
                 ahead += 1;
             }
@@ -170,11 +166,7 @@ pub unsafe fn scan_columns<
                     } else {
                         current - 1
                     };
-                    if S::IS_MASKED {
-                        view.copy_each::<TILE>(next, next_whole, stage(free), row, lane);
-                    } else {
-                        view.copy::<TILE>(next, next_whole, stage(free), row, lane);
-                    }
+                    view.copy::<TILE>(next, next_whole, stage(free), row, lane);
                     async_copy::commit();
                 }
 
@@ -183,11 +175,7 @@ pub unsafe fn scan_columns<
                 if gives_place_early(I) {
                     // All lanes are done with their rows of the stage, which are written next.
                     warp::sync_warp(warp::FULL_MASK);
-                    if S::IS_MASKED {
-                        view.copy_each::<TILE>(next, next_whole, stage(current), row, lane);
-                    } else {
-                        view.copy::<TILE>(next, next_whole, stage(current), row, lane);
-                    }
+                    view.copy::<TILE>(next, next_whole, stage(current), row, lane);
                     async_copy::commit();
                 }
                 current = if current == stages - 1 {

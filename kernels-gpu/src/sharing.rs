@@ -169,22 +169,6 @@ impl<V: Shuffle> Published<V> {
         }
         asked
     }
-
-    /// The value that was asked for, or else is waited for; `like` is any value.
-    ///
-    /// # Safety
-    /// The value is in the scratch memory.
-    #[inline(always)]
-    #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub unsafe fn get(&self, asked: &Asked, index: usize, channel: usize, like: V) -> V {
-        let (mut value, there) = self.answer(asked, like);
-        if !there {
-            // SAFETY: says the caller.
-            (value, _) = self.answer(&unsafe { self.wait(index, channel) }, like);
-        }
-        value
-    }
 }
 
 /// Words of a value, at most.

@@ -41,7 +41,7 @@ use cuda_std::{
 /// - The inputs and the output have `outer · len · inner` elements; the inputs are written, and do not overlap the
 ///   output. The arrays of carries that the options name have `outer · inner` elements. Nothing is packed.
 /// - The scratch memory is as [`Sharing::new`] wants it for the strips and groups, with as many words as
-///   [`tiling::split_columns::words`](crate::tiling::split_columns::words) says.
+///   [`tiling::sharing::words`](crate::tiling::sharing::words) says of their aggregates and carries.
 /// - The grid is one-dimensional; a block is of [`THREADS`](crate::tiling::split_columns::THREADS) threads.
 /// - It has [`tiling::split_columns::shared_bytes`](crate::tiling::split_columns::shared_bytes) of dynamic shared memory.
 #[inline(always)]

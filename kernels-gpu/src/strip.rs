@@ -211,12 +211,12 @@ impl<
         stage_of(row, W, C)
     }
 
-    /// Starts to copy the warp's steps, which are at `position` and after, to a stage: for each input, `ROWS` rows of `32 · C`
+    /// Starts to copy the warp's steps, which are at `position` and after, to a stage: for each input, `ROWS` rows of `W · C`
     /// elements, one for each step, from row `row` on. Where there is no such step or channel, padding is written, if there is a step at all.
     ///
     /// # Safety
     /// All lanes of the warp call it. No other warp accesses these rows of the stage, and no lane does until the copies are
-    /// done. If `whole`, [`is_whole`](Self::is_whole) holds for the end of the steps. There is no mask.
+    /// done; `lane` is the lane's number in the warp. If `whole`, [`is_whole`](Self::is_whole) holds for the end of the steps.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn copy<const ROWS: usize>(
@@ -229,7 +229,9 @@ impl<
     ) {
         // SAFETY: the copy is done by the caller's rules.
         unsafe {
-            if whole {
+            if S::IS_MASKED {
+                self.copy_each::<ROWS>(position, whole, stage, row, lane);
+            } else if whole {
                 self.copy_whole::<ROWS>(position, stage, row, lane);
             } else if self.aligned_inputs {
                 self.copy_guarded::<ROWS, V>(position, stage, row, lane);
@@ -318,13 +320,13 @@ impl<
         }
     }
 
-    /// As [`copy`](Self::copy), with a mask.
+    /// Copies of inputs that have layouts.
     ///
     /// # Safety
-    /// As there.
+    /// As [`copy`](Self::copy).
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub unsafe fn copy_each<const ROWS: usize>(
+    unsafe fn copy_each<const ROWS: usize>(
         &self,
         position: usize,
         whole: bool,

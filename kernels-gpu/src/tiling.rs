@@ -372,7 +372,7 @@ pub mod split_rows {
 /// [`columns`], a warp one of them. So that a group is not too large, a strip is narrow: two lanes of a warp have the same channels.
 pub mod split_columns {
     use super::sharing::PLACE_WORDS;
-    use super::{ACCESS_BYTES, WARP_THREADS, columns, registers, sharing};
+    use super::{ACCESS_BYTES, WARP_THREADS, columns, registers};
 
     /// Lanes that have different channels.
     pub const WIDTH: usize = 16;
@@ -449,17 +449,5 @@ pub mod split_columns {
         let channels = lane_channels(inputs, element_bytes);
         bytes_before_stage(aggregate_bytes, carry_bytes, channels)
             + inputs * columns::stage_of(GROUP_STEPS, WIDTH, channels) * element_bytes
-    }
-
-    /// Words of scratch memory for so many strips of so many channels, of so many groups each.
-    #[must_use]
-    pub const fn words(
-        strips: usize,
-        channels: usize,
-        groups: usize,
-        aggregate_bytes: usize,
-        carry_bytes: usize,
-    ) -> usize {
-        sharing::words(strips, channels, groups, aggregate_bytes + carry_bytes)
     }
 }

@@ -14,7 +14,9 @@ use ptxscan_kernels::rows::scan_rows;
 use ptxscan_kernels::slots::Slots;
 use ptxscan_kernels::split_columns::scan_split_columns;
 use ptxscan_kernels::split_rows::scan_split_rows;
-use ptxscan_kernels::tiling::{WARP_THREADS, columns, look_back, rows, split_columns, split_rows};
+use ptxscan_kernels::tiling::{
+    WARP_THREADS, columns, look_back, rows, sharing, split_columns, split_rows,
+};
 use ptxscan_kernels::warp;
 
 /// An element of the bicyclic monoid: takes `pops` from a stack's height, as far as there are so many, and adds `pushes`.
@@ -344,12 +346,11 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
             BLOCKS,
             split_columns::THREADS,
             split_columns::shared_bytes(INPUTS, AGGREGATE, CARRY, CARRY),
-            split_columns::words(
+            sharing::words(
                 split_columns::strips(outer, inner, INPUTS, CARRY),
                 split_columns::channels(INPUTS, CARRY),
                 len.div_ceil(split_columns::GROUP_STEPS),
-                AGGREGATE,
-                CARRY,
+                AGGREGATE + CARRY,
             ),
         ),
     };

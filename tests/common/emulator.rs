@@ -301,13 +301,13 @@ where
 /// Any combination of options on elements of a type gives what the reference gives, with whole or with split sequences.
 pub fn any_options<T: Tested<State: Tested + Emulated> + Emulated>(split: bool) -> Checked {
     const CASES: u32 = 16;
-    options::scans::<T>(CASES, |scan| emulate_scan(scan, split))
+    options::scans::<T>(CASES, false, |scan| emulate_scan(scan, split))
 }
 
 /// As [`any_options`], of inputs of any layouts.
 pub fn any_layouts<T: Tested<State: Tested + Emulated> + Emulated>() -> Checked {
     const CASES: u32 = 24;
-    options::strided_scans::<T>(CASES, |scan| emulate_scan(scan, false))
+    options::scans::<T>(CASES, true, |scan| emulate_scan(scan, false))
 }
 
 fn emulate_scan<T: Tested<State: Tested + Emulated> + Emulated>(
@@ -427,13 +427,13 @@ pub fn overflowing_with_resets(gradient: bool) -> Checked {
 /// The gradient with any combination of options, of elements of a type, is what the reference gives.
 pub fn any_gradient<T: Tested<State: Tested + Emulated> + Emulated>() -> Checked {
     const CASES: u32 = 24;
-    options::gradients::<T>(CASES, emulate_gradient)
+    options::gradients::<T>(CASES, false, emulate_gradient)
 }
 
 /// As [`any_gradient`], of inputs of any layouts.
 pub fn any_layouts_gradient<T: Tested<State: Tested + Emulated> + Emulated>() -> Checked {
     const CASES: u32 = 16;
-    options::strided_gradients::<T>(CASES, emulate_gradient)
+    options::gradients::<T>(CASES, true, emulate_gradient)
 }
 
 fn emulate_gradient<T: Tested<State: Tested + Emulated> + Emulated>(

@@ -418,7 +418,7 @@ fn failed(error: Error) -> TestCaseError {
 
 /// Inputs of any layouts, with any combination of options, give what row-major ones do.
 fn any_layouts<T: Tested<State: Tested>>(engine: &Engine) -> Checked {
-    strided_scans::<T>(150, |scan| {
+    scans::<T>(150, true, |scan| {
         let mut last = vec![T::State::integer(77); scan.states];
         let inclusion = [Inclusion::Inclusive, Inclusion::Exclusive][usize::from(scan.exclusive)];
         let mut options = Options::new().inclusion(inclusion).final_state(&mut last);
@@ -484,22 +484,8 @@ pub struct Scan<'a, T: Element> {
 pub type Scanned<T> = (Vec<T>, Vec<<T as Element>::State>);
 
 /// Checks `scan` on so many random scans of elements of a type; it gives nothing where there is nothing to do.
+/// Their inputs have layouts, if `is_strided`.
 pub fn scans<T: Tested<State: Tested>>(
-    cases: u32,
-    scan: impl Fn(Scan<T>) -> Checked<Option<Scanned<T>>>,
-) -> Checked {
-    scans_of(cases, false, scan)
-}
-
-/// As [`scans`], of inputs with layouts.
-pub fn strided_scans<T: Tested<State: Tested>>(
-    cases: u32,
-    scan: impl Fn(Scan<T>) -> Checked<Option<Scanned<T>>>,
-) -> Checked {
-    scans_of(cases, true, scan)
-}
-
-fn scans_of<T: Tested<State: Tested>>(
     cases: u32,
     is_strided: bool,
     scan: impl Fn(Scan<T>) -> Checked<Option<Scanned<T>>>,
@@ -566,22 +552,8 @@ pub struct Gradient<'a, T: Element> {
 pub type Gradients<T> = ([Vec<T>; 2], Vec<<T as Element>::State>);
 
 /// Checks `gradient` on so many random gradients of elements of a type; it gives nothing where there is nothing to do.
+/// Their inputs have layouts, if `is_strided`.
 pub fn gradients<T: Tested<State: Tested>>(
-    cases: u32,
-    gradient: impl Fn(Gradient<T>) -> Checked<Option<Gradients<T>>>,
-) -> Checked {
-    gradients_of(cases, false, gradient)
-}
-
-/// As [`gradients`], of inputs with layouts.
-pub fn strided_gradients<T: Tested<State: Tested>>(
-    cases: u32,
-    gradient: impl Fn(Gradient<T>) -> Checked<Option<Gradients<T>>>,
-) -> Checked {
-    gradients_of(cases, true, gradient)
-}
-
-fn gradients_of<T: Tested<State: Tested>>(
     cases: u32,
     is_strided: bool,
     gradient: impl Fn(Gradient<T>) -> Checked<Option<Gradients<T>>>,
@@ -643,12 +615,12 @@ fn gradients_of<T: Tested<State: Tested>>(
 
 /// The gradient with any combination of options is what the reference gives.
 fn any_gradient<T: Tested<State: Tested>>(engine: &Engine) -> Checked {
-    gradients::<T>(150, |gradient| gradient_of(engine, gradient))
+    gradients::<T>(150, false, |gradient| gradient_of(engine, gradient))
 }
 
 /// That of inputs of any layouts is that of row-major ones.
 fn any_layouts_gradient<T: Tested<State: Tested>>(engine: &Engine) -> Checked {
-    strided_gradients::<T>(150, |gradient| gradient_of(engine, gradient))
+    gradients::<T>(150, true, |gradient| gradient_of(engine, gradient))
 }
 
 fn gradient_of<T: Tested<State: Tested>>(

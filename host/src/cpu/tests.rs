@@ -1,6 +1,7 @@
 //! What the case list of the integration tests does not reach.
 
 use super::*;
+use crate::layout::layout;
 use crate::reference;
 
 /// Steps in a chunk of `f32`, where so many channels are cut.
@@ -105,15 +106,6 @@ fn what_is_not_finite_leaves_other_channels_as_they_are() {
     }
     assert_eq!(poisoned[count - 2], f32::INFINITY);
     assert!(poisoned[count - 5].is_finite());
-}
-
-fn layout(offset: usize, outer: isize, len: isize, inner: isize) -> Layout {
-    Layout {
-        offset,
-        outer,
-        len,
-        inner,
-    }
 }
 
 /// The elements of a tensor where a layout has them; elsewhere there are NaNs.

@@ -445,16 +445,11 @@ mod tests {
     }
 
     /// A part of an array, one with gaps, and one that is reversed.
-    const LAYOUTS: [Layout; 3] = [layout(2, 3, 1), layout(0, 4, 1), layout(5, -3, -1)];
-
-    const fn layout(offset: usize, outer: isize, len: isize) -> Layout {
-        Layout {
-            offset,
-            outer,
-            len,
-            inner: 0,
-        }
-    }
+    const LAYOUTS: [Layout; 3] = [
+        layout::layout(2, 3, 1, 0),
+        layout::layout(0, 4, 1, 0),
+        layout::layout(5, -3, -1, 0),
+    ];
 
     fn options() -> DeviceOptions<'static, f32> {
         DeviceOptions::new()
