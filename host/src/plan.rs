@@ -6,7 +6,7 @@
 //! 3. Where the steps of a sequence are neighbours in memory (`inner` = 1), the sequences are rows, else columns.
 //! 4. A block scans a row with as many warps as the row's length can use, or fewer ([`rows::block_warps`], [`rows::packed_block_warps`]
 //!    and [`Strategy::Rows`]), or a strip of neighbouring channels
-//!    with as many of its [`columns::stages`] as its shared memory can hold ([`Strategy::Columns`]). So are gradients computed.
+//!    with as many tiles under way as are fastest ([`columns::best_stages`]), if its shared memory can hold them ([`Strategy::Columns`]). So are gradients computed.
 //! 5. But where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
 //!    blocks as the device can run at once ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]), if a block has as much shared memory,
 //!    and if it is no gradient, not packed, and has no mask and no layouts. What either would take is
@@ -437,13 +437,16 @@ impl PlanBuilder {
                 stages,
             ) as u32
         };
-        let stages = columns::stages(self.inputs())
+        let strips = columns::strips(outer, inner, kernel.element_bytes);
+        let is_alone = strips <= limits.multiprocessors as usize;
+        let best = columns::best_stages(self.inputs(), kernel.element_bytes, is_alone);
+        let stages = (*columns::stages(self.inputs()).start()..=best)
             .rev()
             .find(|&stages| shared(stages) <= limits.shared_bytes_per_block)?;
         let numbers = [outer, len, inner, stages, flags].map(|number| number as u64);
         Some(Launch {
             kernel,
-            grid: grid(columns::strips(outer, inner, kernel.element_bytes) as u64)?,
+            grid: grid(strips as u64)?,
             block: columns::THREADS as u32,
             shared_bytes_used: shared(stages),
             shared_bytes: shared(stages),
@@ -563,7 +566,7 @@ const ROWS_COST: Cost = Cost {
 const COLUMNS_COST: Cost = Cost {
     alone: 0.95,
     tail: 0.5,
-    split: 1.15,
+    split: 1.2,
     start: 6.0,
 };
 

@@ -2,7 +2,9 @@
 
 use crate::{monoid::Action, slots::Slots, tiling::WARP_THREADS, warp};
 use cuda_std::{
-    Shared, thread,
+    Shared,
+    hint::opaque_word,
+    thread,
     warp::{FULL_MASK, vote_all},
 };
 
@@ -12,6 +14,13 @@ use cuda_std::{
 #[must_use]
 pub fn index() -> usize {
     thread::block_idx_y() as usize * thread::grid_dim_x() as usize + thread::block_idx_x() as usize
+}
+
+/// The thread's lane and warp, from which nothing is reckoned before it is used: addresses for each would take registers all the time.
+#[inline(always)]
+fn lane_and_warp() -> (u32, u32) {
+    let thread = opaque_word(thread::thread_idx_x());
+    (thread % WARP_THREADS as u32, thread / WARP_THREADS as u32)
 }
 
 /// The barrier at which warps of different roles meet.
@@ -40,8 +49,8 @@ pub struct Exchanged<M> {
 /// `aggregates` has a slot for each warp, and since those of the block's were last read a barrier was passed.
 #[inline(always)]
 pub unsafe fn exchange<M: Action>(aggregates: &Slots<M>, first: u32, aggregate: M) -> Exchanged<M> {
-    let lane = thread::thread_idx_x() % WARP_THREADS as u32;
-    let warp = first + thread::thread_idx_x() / WARP_THREADS as u32;
+    let (lane, warp) = lane_and_warp();
+    let warp = first + warp;
     // SAFETY: there is a slot for each warp, and one lane writes it. The barrier puts the reads after the
     // writes. All lanes of each warp take part in the shuffles.
     unsafe {
@@ -65,7 +74,7 @@ pub unsafe fn exchange<M: Action>(aggregates: &Slots<M>, first: u32, aggregate: 
 /// last barrier.
 #[inline(always)]
 pub unsafe fn scan_warps<M: Action>(aggregates: &Slots<M>, warps: u32) -> M {
-    let lane = thread::thread_idx_x() % WARP_THREADS as u32;
+    let (lane, _) = lane_and_warp();
     // SAFETY: says the caller.
     unsafe {
         let one = if lane < warps {
@@ -84,8 +93,7 @@ pub unsafe fn scan_warps<M: Action>(aggregates: &Slots<M>, warps: u32) -> M {
 /// barrier was passed.
 #[inline(always)]
 pub unsafe fn all(votes: Shared<u32>, predicate: bool) -> bool {
-    let lane = thread::thread_idx_x() % WARP_THREADS as u32;
-    let warp = thread::thread_idx_x() / WARP_THREADS as u32;
+    let (lane, warp) = lane_and_warp();
     // SAFETY: there is a word for each warp, and one lane writes it. The barrier puts the reads after the
     // writes. All lanes of each warp take part in the votes.
     unsafe {

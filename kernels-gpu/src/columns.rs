@@ -30,10 +30,48 @@ use crate::{
 };
 use cuda_std::{Scalar, async_copy, shared, thread, warp};
 
-/// Whether tiles that need no guards go without. For two inputs of f32 going without them is a twentieth slower on an H200 where there are
-/// as many strips as multiprocessors, and a hundredth faster where there are more; why is not known.
-const fn goes_without_guards(inputs: usize, element_bytes: usize, is_masked: bool) -> bool {
-    !(inputs == 2 && element_bytes == size_of::<f32>() && !is_masked)
+/// When, in the turn of a tile, the copies of another one begin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// As soon as the turn begins.
+    Start,
+    /// When the tile's steps are in registers, and so its place is free.
+    Read,
+    /// When the tile's aggregates are there for all warps.
+    Composed,
+    /// When its results are on their way.
+    Stored,
+}
+
+/// How a turn goes.
+enum Turn {
+    /// The copies begin as soon as there is a place for them.
+    Early(Moment),
+    /// They begin late. With two tiles in shared memory, reads and writes of many blocks mix best if they begin in the middle of a turn;
+    /// with three, if they begin at its end.
+    Late,
+}
+
+impl Turn {
+    /// That of so many inputs of elements of so many bytes. What begins late has to be much, or else a block waits for it.
+    const fn of(inputs: usize, element_bytes: usize, is_masked: bool) -> Self {
+        if gives_place_early(inputs) {
+            Self::Early(Moment::Read)
+        } else if inputs == 2 && element_bytes >= size_of::<f32>() && !is_masked {
+            Self::Late
+        } else {
+            Self::Early(Moment::Start)
+        }
+    }
+
+    #[inline(always)]
+    const fn copies_at(&self, stages: u32) -> Moment {
+        match *self {
+            Self::Early(moment) => moment,
+            Self::Late if stages > 2 => Moment::Stored,
+            Self::Late => Moment::Composed,
+        }
+    }
 }
 
 /// Scans each channel of `outer` × `len` × `inner` elements along `len`, or with as many steps as the boundaries say, with `stages`
@@ -71,12 +109,11 @@ pub unsafe fn scan_columns<
     D: Order,
 {
     let (outer, inner) = (outer as usize, inner as usize);
-    let (stages, options) = (stages as usize, Options(options));
+    let (stages, options) = (stages as u32, Options(options));
     let strip = block::index();
     if strip >= strips(outer, inner, size_of::<E>()) {
         return;
     }
-    let goes_without = const { goes_without_guards(I, size_of::<E>(), S::IS_MASKED) };
     let mut careful = false;
     let flags = Flags::new(arrays.scratch, flags);
     if let Some(flags) = &flags {
@@ -87,7 +124,7 @@ pub unsafe fn scan_columns<
         careful = true;
     }
     let lane = thread::thread_idx_x() as usize % WARP_THREADS;
-    let warp = thread::thread_idx_x() as usize / WARP_THREADS;
+    let warp = thread::thread_idx_x() / WARP_THREADS as u32;
 
     // At least 1: a division that cannot panic leaves no panic in the PTX.
     let across = inner.div_ceil(WARP_THREADS * C).max(1);
@@ -99,7 +136,7 @@ pub unsafe fn scan_columns<
         let shared = shared::dynamic_shared_mem::<u32>();
         let aggregates = |set: usize| {
             let words = words::<S::Aggregate>() * WARPS * (WARP_THREADS * C);
-            Slots::<S::Aggregate>::new(shared.add(set * words), WARPS * (WARP_THREADS * C))
+            Slots::<[S::Aggregate; C]>::new(shared.add(set * words), WARPS * WARP_THREADS)
         };
         let after_aggregates = shared.add(2 * words::<S::Aggregate>() * WARPS * (WARP_THREADS * C));
         let carries_of_channels = Slots::<Carry<S>>::new(after_aggregates, WARP_THREADS * C);
@@ -109,9 +146,9 @@ pub unsafe fn scan_columns<
             size_of::<Carry<S>>(),
             size_of::<E>(),
         );
-        let stage = |number: usize| {
+        let stage = |number: u32| {
             shared::dynamic_shared_mem::<E>()
-                .add(before / size_of::<E>() + number * I * (TILE * WARP_THREADS * C))
+                .add(before / size_of::<E>() + number as usize * (I * TILE * WARP_THREADS * C))
         };
         let span = arrays.span(options, outer, len as usize);
         let Span { len, .. } = span;
@@ -127,25 +164,32 @@ pub unsafe fn scan_columns<
             let initial = view.carries(lane, |c| arrays.initial.read(sequence + c));
             view = view.with_initial(initial);
         }
-        let row = warp * STEPS;
+        let row = warp as usize * STEPS;
         // Tiles that are on their way or there when the next one is waited for.
         let under_way = if gives_place_early(I) {
             stages
         } else {
             stages - 1
+        } as usize;
+        let whole_tiles = if view.is_whole(0) { len / TILE } else { 0 };
+        let copy = |tile: usize, number: u32| {
+            if tile < tiles {
+                let whole = tile < whole_tiles;
+                view.copy::<TILE>(tile * TILE + row, STEPS, whole, stage(number), row, lane);
+            }
+            async_copy::commit();
         };
+        let turn = const { Turn::of(I, size_of::<E>(), S::IS_MASKED) };
         loop {
             let mut ahead = 0;
             while ahead < under_way {
-                let whole = goes_without && view.is_whole((ahead + 1) * TILE);
-                view.copy::<TILE>(ahead * TILE + row, whole, stage(ahead), row, lane);
-                async_copy::commit();
+                copy(ahead, ahead as u32);
                 ahead += 1;
             }
             let mut carries = view.carries(lane, |c| arrays.start(options, sequence + c, len));
             let mut chains = carries.map(Chain::<S::Aggregate, GROUP>::new);
             let mut finite = true;
-            let mut current = 0;
+            let mut current: u32 = 0;
             let mut tile = 0;
             while tile < tiles {
                 // The copies of this tile are the oldest under way.
@@ -157,26 +201,22 @@ pub unsafe fn scan_columns<
                 // After this every lane sees them, and is done with its rows of the stage of the tile before, which are
                 // written next.
                 warp::sync_warp(warp::FULL_MASK);
-                let next = (tile + under_way) * TILE + row;
-                let next_whole = goes_without && view.is_whole((tile + under_way + 1) * TILE);
-                let whole = goes_without && view.is_whole((tile + 1) * TILE);
-                if !gives_place_early(I) {
-                    let free = if current == 0 {
-                        stages - 1
-                    } else {
-                        current - 1
-                    };
-                    view.copy::<TILE>(next, next_whole, stage(free), row, lane);
-                    async_copy::commit();
+                let place = if gives_place_early(I) {
+                    current
+                } else {
+                    current.checked_sub(1).unwrap_or(stages - 1)
+                };
+                let copy_next = || copy(tile + under_way, place);
+                let copies_at = turn.copies_at(stages);
+                if copies_at == Moment::Start {
+                    copy_next();
                 }
-
                 let position = tile * TILE + row;
                 let steps = view.steps::<TILE>(position, stage(current), row, lane);
-                if gives_place_early(I) {
+                if copies_at == Moment::Read {
                     // All lanes are done with their rows of the stage, which are written next.
                     warp::sync_warp(warp::FULL_MASK);
-                    view.copy::<TILE>(next, next_whole, stage(current), row, lane);
-                    async_copy::commit();
+                    copy_next();
                 }
                 current = if current == stages - 1 {
                     0
@@ -187,31 +227,39 @@ pub unsafe fn scan_columns<
                 // Aggregates of two tiles in turn: a warp may write those of the next tile while another still reads
                 // those of this one.
                 let aggregates = aggregates(tile % 2);
-                let own = compose(&steps);
-                let mut c = 0;
-                while c < C {
-                    aggregates.write(slot::<C>(warp, c, lane), own[c]);
-                    c += 1;
-                }
+                let slot = |warp: u32| warp as usize * WARP_THREADS + lane;
+                aggregates.write(slot(warp), compose(&steps));
                 // The aggregates are read after all of them are written.
                 thread::sync_threads();
+                if copies_at == Moment::Composed {
+                    copy_next();
+                }
 
+                let mut before = [S::Aggregate::IDENTITY; C];
+                let mut total = before;
+                let mut w = 0;
+                while w < WARPS as u32 {
+                    if w == warp {
+                        before = total;
+                    }
+                    let of_warp = aggregates.read(slot(w), total);
+                    let mut c = 0;
+                    while c < C {
+                        total[c] = if w == 0 {
+                            of_warp[c]
+                        } else {
+                            total[c].then(of_warp[c])
+                        };
+                        c += 1;
+                    }
+                    w += 1;
+                }
                 let mut entering = carries;
                 let mut after = carries;
                 let mut c = 0;
                 while c < C {
-                    let mut before = S::Aggregate::IDENTITY;
-                    let mut total = S::Aggregate::IDENTITY;
-                    let mut w = 0;
-                    while w < WARPS {
-                        if w == warp {
-                            before = total;
-                        }
-                        total = total.then(aggregates.read(slot::<C>(w, c, lane), total));
-                        w += 1;
-                    }
-                    entering[c] = before.apply(carries[c]);
-                    chains[c].advance(tile as u32, total);
+                    entering[c] = before[c].apply(carries[c]);
+                    chains[c].advance(tile as u32, total[c]);
                     after[c] = chains[c].carry(tile as u32 + 1);
                     c += 1;
                 }
@@ -251,7 +299,10 @@ pub unsafe fn scan_columns<
                     c += 1;
                 }
                 carries = after;
-                view.store(position, whole, lane, &results.values);
+                view.store(position, tile < whole_tiles, lane, &results.values);
+                if copies_at == Moment::Stored {
+                    copy_next();
+                }
                 tile += 1;
             }
             if careful || block::all(votes, finite) {

@@ -1,18 +1,65 @@
-//! Values in shared memory, word by word, so that threads with neighbouring values access neighbouring words.
+//! Values in shared memory, in pieces that are accessed at once, so that threads with neighbouring values access neighbouring pieces.
 
+use core::array;
 use core::cell::Cell;
 use core::marker::PhantomData;
 use cuda_std::{Shared, warp::Shuffle};
 
-/// `count` values in shared memory: the first words of all of them, then the second words.
+/// `count` values in shared memory: the first pieces of all of them, then the second ones.
 pub struct Slots<V> {
     words: Shared<u32>,
     count: usize,
     values: PhantomData<V>,
 }
 
+/// The most words of a value.
+const MOST_WORDS: usize = 8;
+
+/// The words of a value, one after another.
+struct Words {
+    words: [Cell<u32>; MOST_WORDS],
+    next: Cell<usize>,
+}
+
+impl Words {
+    const fn new() -> Self {
+        Self {
+            words: [const { Cell::new(0) }; MOST_WORDS],
+            next: Cell::new(0),
+        }
+    }
+
+    /// Word `index`: none is beyond the last one, and a check that cannot fail leaves no panic in the PTX.
+    fn get(&self, index: usize) -> u32 {
+        self.words.get(index).map_or(0, Cell::get)
+    }
+
+    fn set(&self, index: usize, word: u32) {
+        if let Some(place) = self.words.get(index) {
+            place.set(word);
+        }
+    }
+
+    /// The index after the one that it gave last.
+    fn advance(&self) -> usize {
+        self.next.replace(self.next.get() + 1)
+    }
+}
+
 impl<V: Shuffle> Slots<V> {
-    /// The `count` values from `words` on.
+    /// Words of a piece: as many as an access can be of, and divide a value's.
+    const PIECE: usize = {
+        assert!(words::<V>() <= MOST_WORDS);
+        if words::<V>().is_multiple_of(4) {
+            4
+        } else if words::<V>().is_multiple_of(2) {
+            2
+        } else {
+            1
+        }
+    };
+
+    /// The `count` values from `words` on, which are aligned to pieces.
     #[inline(always)]
     #[must_use]
     pub fn new(words: Shared<u32>, count: usize) -> Self {
@@ -23,6 +70,12 @@ impl<V: Shuffle> Slots<V> {
         }
     }
 
+    /// Where the piece of value `index` begins that has its word `word`.
+    #[inline(always)]
+    fn place(&self, index: usize, word: usize) -> usize {
+        word * self.count + index * Self::PIECE
+    }
+
     /// Writes value `index`.
     ///
     /// # Safety
@@ -31,13 +84,30 @@ impl<V: Shuffle> Slots<V> {
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn write(&self, index: usize, value: V) {
-        let at = Cell::new(index);
+        let words = Words::new();
         let _ = value.map_words(|word| {
-            // SAFETY: says the caller.
-            unsafe { self.words.write(at.get(), word) };
-            at.set(at.get() + self.count);
+            words.set(words.advance(), word);
             word
         });
+        let mut word = 0;
+        while word < self::words::<V>() {
+            let at = self.place(index, word);
+            // SAFETY: says the caller.
+            unsafe {
+                match Self::PIECE {
+                    4 => {
+                        let piece = array::from_fn::<_, 4, _>(|w| words.get(word + w));
+                        self.words.write_vector(at, piece);
+                    }
+                    2 => {
+                        let piece = array::from_fn::<_, 2, _>(|w| words.get(word + w));
+                        self.words.write_vector(at, piece);
+                    }
+                    _ => self.words.write(at, words.get(word)),
+                }
+            }
+            word += Self::PIECE;
+        }
     }
 
     /// Reads value `index`; `like` is any value.
@@ -48,13 +118,32 @@ impl<V: Shuffle> Slots<V> {
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn read(&self, index: usize, like: V) -> V {
-        let at = Cell::new(index);
-        like.map_words(|_| {
+        let words = Words::new();
+        let mut word = 0;
+        while word < self::words::<V>() {
+            let at = self.place(index, word);
             // SAFETY: says the caller.
-            let word = unsafe { self.words.read(at.get()) };
-            at.set(at.get() + self.count);
-            word
-        })
+            unsafe {
+                match Self::PIECE {
+                    4 => {
+                        let piece = self.words.read_vector::<4>(at);
+                        let mut w = 0;
+                        while w < 4 {
+                            words.set(word + w, piece[w]);
+                            w += 1;
+                        }
+                    }
+                    2 => {
+                        let [low, high] = self.words.read_vector(at);
+                        words.set(word, low);
+                        words.set(word + 1, high);
+                    }
+                    _ => words.set(word, self.words.read(at)),
+                }
+            }
+            word += Self::PIECE;
+        }
+        like.map_words(|_| words.get(words.advance()))
     }
 }
 

@@ -119,15 +119,16 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
         };
         // The first row of a part of one side's lanes.
         let row = |side: usize, part: usize| warp * TILE + (side * PARTS + part) * STEPS;
-        // The warp's steps in one part, of all sides.
-        let copy = |place: Place, part: usize| {
+        // The warp's steps in some parts, of all sides; code that is not unrolled, since there would be a lot of it.
+        let copy = |place: Place, part: usize, parts: usize| {
             let (whole, strip) = (is_whole(place), strip(place));
             let mut side = 0;
-            while side < SIDES {
-                let row = opaque(row(side, part));
+            while side < opaque(SIDES) {
+                let row = row(side, part);
                 let position = place.tile as usize * GROUP_STEPS + row;
                 let lane = opaque(thread::thread_idx_x() as usize % WARP_THREADS);
-                strip.copy::<GROUP_STEPS>(position, whole, stage, row, lane);
+                let count = opaque(parts * STEPS);
+                strip.copy::<GROUP_STEPS>(position, count, whole, stage, row, lane);
                 side += 1;
             }
         };
@@ -144,12 +145,10 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
         thread::sync_threads();
         let mut here = places.read(0);
         let copy_first = |place: Option<Place>, parts: usize| {
-            if let Some(place) = place {
-                let mut part = 0;
-                while part < parts {
-                    copy(place, part);
-                    part += 1;
-                }
+            if let Some(place) = place
+                && parts > 0
+            {
+                copy(place, 0, parts);
             }
         };
         copy_first(here, PARTS);
@@ -280,7 +279,7 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
                     // All lanes are done with their rows, which are written next.
                     warp::sync_warp(FULL_MASK);
                     if let Some(place) = next {
-                        copy(place, part);
+                        copy(place, part, 1);
                     }
                 }
                 let mut entering = carries;

@@ -211,8 +211,8 @@ impl<
         stage_of(row, W, C)
     }
 
-    /// Starts to copy the warp's steps, which are at `position` and after, to a stage: for each input, `ROWS` rows of `W · C`
-    /// elements, one for each step, from row `row` on. Where there is no such step or channel, padding is written, if there is a step at all.
+    /// Starts to copy `count` of the warp's steps, a multiple of [`STEPS`], which are at `position` and after, to a stage: for each input,
+    /// `ROWS` rows of `W · C` elements, one for each step, from row `row` on. Where there is no such step or channel, padding is written.
     ///
     /// # Safety
     /// All lanes of the warp call it. No other warp accesses these rows of the stage, and no lane does until the copies are
@@ -222,6 +222,7 @@ impl<
     pub unsafe fn copy<const ROWS: usize>(
         &self,
         position: usize,
+        count: usize,
         whole: bool,
         stage: Shared<E>,
         row: usize,
@@ -230,13 +231,13 @@ impl<
         // SAFETY: the copy is done by the caller's rules.
         unsafe {
             if S::IS_MASKED {
-                self.copy_each::<ROWS>(position, whole, stage, row, lane);
+                self.copy_each::<ROWS>(position, count, whole, stage, row, lane);
             } else if whole {
-                self.copy_whole::<ROWS>(position, stage, row, lane);
+                self.copy_whole::<ROWS>(position, count, stage, row, lane);
             } else if self.aligned_inputs {
-                self.copy_guarded::<ROWS, V>(position, stage, row, lane);
+                self.copy_guarded::<ROWS, V>(position, count, stage, row, lane);
             } else {
-                self.copy_guarded::<ROWS, 1>(position, stage, row, lane);
+                self.copy_guarded::<ROWS, 1>(position, count, stage, row, lane);
             }
         }
     }
@@ -248,6 +249,7 @@ impl<
     unsafe fn copy_whole<const ROWS: usize>(
         &self,
         position: usize,
+        count: usize,
         stage: Shared<E>,
         row: usize,
         lane: usize,
@@ -262,7 +264,7 @@ impl<
         let first = index::<D>(position + step, 1, self.len) * self.inner + channel;
         let to = Self::at(row) + step * (W * C) + channel;
         let mut t = 0;
-        while t < STEPS {
+        while t < count {
             let from = first_of::<D>(first, t * self.inner, 1);
             // Of the last step, that is the step itself.
             let one = usize::from(position + step + t + 1 < self.len);
@@ -286,12 +288,13 @@ impl<
     unsafe fn copy_guarded<const ROWS: usize, const N: usize>(
         &self,
         position: usize,
+        count: usize,
         stage: Shared<E>,
         row: usize,
         lane: usize,
     ) {
         let mut first = lane * N;
-        while position < self.len && first < STEPS * (W * C) {
+        while first < count * (W * C) {
             let (step, channel) = (first / (W * C), first % (W * C));
             let position = position + step;
             let is_there = position < self.len && channel < self.channels;
@@ -329,6 +332,7 @@ impl<
     unsafe fn copy_each<const ROWS: usize>(
         &self,
         position: usize,
+        count: usize,
         whole: bool,
         stage: Shared<E>,
         row: usize,
@@ -339,9 +343,9 @@ impl<
             unsafe {
                 // A gradient has no registers for one more way to do it.
                 if whole && !S::IS_BACKWARD {
-                    self.copy_whole::<ROWS>(position, stage, row, lane);
+                    self.copy_whole::<ROWS>(position, count, stage, row, lane);
                 } else {
-                    self.copy_guarded::<ROWS, V>(position, stage, row, lane);
+                    self.copy_guarded::<ROWS, V>(position, count, stage, row, lane);
                 }
             }
             return;
@@ -350,14 +354,14 @@ impl<
         while k < I {
             // What is computed from strides is not to take registers all the time, nor is a loop whose end is known.
             let layout = self.layouts[k].strided().opaque();
-            let end = opaque(STEPS * (W * C));
+            let end = opaque(count * (W * C));
             let width = if layout.has_vectors { V } else { 1 };
             // Neighbouring lanes copy neighbours in memory, as far as the warp has them.
             let along_steps = layout.step == 1 && layout.channel != 1;
             let mut first = lane * width;
             while first < end {
                 let (step, channel) = if along_steps {
-                    (first % STEPS, first / STEPS)
+                    (first % count, first / count)
                 } else {
                     (first / (W * C), first % (W * C))
                 };
@@ -407,8 +411,8 @@ impl<
         let at = Self::at(row) + lane * C;
         let mut steps = [[S::PADDING; C]; STEPS];
         let mut t = 0;
-        while position < self.len && t < STEPS {
-            // SAFETY: the rows are written, where there is a step in one of them.
+        while t < STEPS {
+            // SAFETY: the rows are written.
             steps[t] = S::gather(|k| unsafe {
                 stage.read_vector(k * const { stage_of(ROWS, W, C) } + at + t * (W * C))
             });

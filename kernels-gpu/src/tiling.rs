@@ -208,13 +208,26 @@ pub mod columns {
         inputs > 2
     }
 
-    /// The fewest and the most tiles in shared memory; there are as many as it holds.
+    /// The fewest and the most tiles in shared memory.
     #[must_use]
     pub const fn stages(inputs: usize) -> RangeInclusive<usize> {
         if gives_place_early(inputs) {
             1..=MAX_STAGES - 1
         } else {
             2..=MAX_STAGES
+        }
+    }
+
+    /// The tiles in shared memory that are fastest, for blocks that each have a multiprocessor alone, or that share them: enough for the
+    /// memory to be busy, and no more, since reads that queue up keep the writes waiting. Tiles of 2-byte elements are small, and
+    /// take as long to scan.
+    #[must_use]
+    pub const fn best_stages(inputs: usize, element_bytes: usize, is_alone: bool) -> usize {
+        let is_large = element_bytes >= size_of::<f32>();
+        match (gives_place_early(inputs), is_large, is_alone) {
+            (true, true, true) | (true, false, false) => 1,
+            (true, _, _) | (false, true, false) => 2,
+            (false, _, _) => MAX_STAGES,
         }
     }
 

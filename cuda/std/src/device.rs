@@ -444,14 +444,16 @@ pub(crate) unsafe fn copy_async<T: Scalar, const N: usize>(
     source: *mut T,
     from: usize,
 ) {
-    // SAFETY: both ends are valid and aligned, says the caller; `target` is an address of shared memory, so
-    // that it converts to that state space.
+    // SAFETY: both ends are valid and aligned, says the caller; the dynamic shared memory has an address in that state space, and so has
+    // what lies in it.
     unsafe {
         let (target, source) = (target.add(index), source.add(from));
-        let shared: u64;
-        asm!("cvta.to.shared.u64 {0}, {1};", out(reg64) shared, in(reg64) target,
+        let base = dynamic_shared_mem::<u8>();
+        let start: u64;
+        asm!("cvta.to.shared.u64 {0}, {1};", out(reg64) start, in(reg64) base,
             options(pure, nomem, nostack, preserves_flags));
-        let shared = shared as u32;
+        // One conversion for all copies, and for each an offset, which 32 bits hold.
+        let shared = (start as u32).wrapping_add((target.addr() - base.addr()) as u32);
         let policy = streaming_policy();
         // Only copies of 16 bytes can pass by the L1 cache. The rest of a line is for another block, where this one takes half of it.
         match N * size_of::<T>() {

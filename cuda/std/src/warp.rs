@@ -17,6 +17,13 @@ pub trait Shuffle: Copy {
     fn map_words(self, exchange: impl Fn(u32) -> u32) -> Self;
 }
 
+impl<T: Shuffle, const N: usize> Shuffle for [T; N] {
+    #[inline(always)]
+    fn map_words(self, exchange: impl Fn(u32) -> u32) -> Self {
+        self.map(|value| value.map_words(&exchange))
+    }
+}
+
 macro_rules! one_word {
     ($($t:ty: $to:expr, $from:expr;)*) => { $(
         impl Shuffle for $t {
