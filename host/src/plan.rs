@@ -394,11 +394,11 @@ impl PlanBuilder {
         let Sequences { outer, len, .. } = self.sequences();
         let kernel = self.kernel(Strategy::Rows)?;
         let warps = match self.packed {
-            None => rows::block_warps(self.inputs(), kernel.element_bytes, self.is_masked, len),
+            None => rows::block_warps(self.inputs(), kernel.element_bytes, kernel.is_masked, len),
             Some(Packed { sequences, longest }) => rows::packed_block_warps(
                 self.inputs(),
                 kernel.element_bytes,
-                self.is_masked,
+                kernel.is_masked,
                 self.extents.outer * self.extents.len / sequences.max(1),
                 longest,
             ),

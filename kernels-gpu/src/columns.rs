@@ -54,10 +54,10 @@ enum Turn {
 
 impl Turn {
     /// That of so many inputs of elements of so many bytes. What begins late has to be much, or else a block waits for it.
-    const fn of(inputs: usize, element_bytes: usize, is_masked: bool) -> Self {
+    const fn of(inputs: usize, element_bytes: usize) -> Self {
         if gives_place_early(inputs) {
             Self::Early(Moment::Read)
-        } else if inputs == 2 && element_bytes >= size_of::<f32>() && !is_masked {
+        } else if inputs == 2 && element_bytes >= size_of::<f32>() {
             Self::Late
         } else {
             Self::Early(Moment::Start)
@@ -179,7 +179,7 @@ pub unsafe fn scan_columns<
             }
             async_copy::commit();
         };
-        let turn = const { Turn::of(I, size_of::<E>(), S::IS_MASKED) };
+        let turn = const { Turn::of(I, size_of::<E>()) };
         loop {
             let mut ahead = 0;
             while ahead < under_way {
@@ -189,6 +189,7 @@ pub unsafe fn scan_columns<
             let mut carries = view.carries(lane, |c| arrays.start(options, sequence + c, len));
             let mut chains = carries.map(Chain::<S::Aggregate, GROUP>::new);
             let mut finite = true;
+            let mut next_mask = view.mask(row, lane);
             let mut current: u32 = 0;
             let mut tile = 0;
             while tile < tiles {
@@ -212,7 +213,9 @@ pub unsafe fn scan_columns<
                     copy_next();
                 }
                 let position = tile * TILE + row;
-                let steps = view.steps::<TILE>(position, stage(current), row, lane);
+                let mask = next_mask;
+                next_mask = view.mask(position + TILE, lane);
+                let steps = view.steps::<TILE>(position, mask, stage(current), row, lane);
                 if copies_at == Moment::Read {
                     // All lanes are done with their rows of the stage, which are written next.
                     warp::sync_warp(warp::FULL_MASK);

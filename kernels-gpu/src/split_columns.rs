@@ -167,7 +167,7 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
             let steps_of = |part: usize| {
                 let (lane, row) = (opaque(lane), opaque(row(side, part)));
                 let position = place.tile as usize * GROUP_STEPS + row;
-                strip(place).steps::<GROUP_STEPS>(position, stage, row, lane)
+                strip(place).steps::<GROUP_STEPS>(position, 0, stage, row, lane)
             };
             let mut steps = [[[M::IDENTITY; C]; STEPS]; PARTS];
             let mut own = [[M::IDENTITY; C]; PARTS];

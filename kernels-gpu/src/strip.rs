@@ -11,7 +11,11 @@ use crate::{
     },
 };
 use core::marker::PhantomData;
-use cuda_std::{Global, Scalar, Shared, hint::opaque};
+use cuda_std::{
+    Global, Scalar, Shared,
+    hint::opaque,
+    warp::{FULL_MASK, vote_ballot},
+};
 
 /// What a thread holds of a tile: consecutive steps of its channels.
 pub type Steps<S, const C: usize> = [[S; C]; STEPS];
@@ -394,16 +398,36 @@ impl<
         }
     }
 
-    /// The steps at `position` and after of the lane's channels, from row `row` of the stage on; padding outside the strip.
+    /// Of the steps at `position` and after, the mask of the one that is the lane's, or 0 if there is none: it is not waited for here, and
+    /// takes a register.
     ///
     /// # Safety
-    /// The warp's copies to the stage are done, and its lanes have met since.
+    /// `lane` is the lane's number in the warp.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn mask(&self, position: usize, lane: usize) -> u8 {
+        let position = position + lane;
+        if S::IS_MASKED && self.is_masked && lane < STEPS && position < self.len {
+            // SAFETY: the step lies in the sequences.
+            unsafe { self.mask.read(index::<D>(position, 1, self.len)) }
+        } else {
+            0
+        }
+    }
+
+    /// The steps at `position` and after of the lane's channels, from row `row` of the stage on, given the warp's
+    /// [`mask`](Self::mask) of them; padding outside the strip.
+    ///
+    /// # Safety
+    /// The warp's copies to the stage are done, and its lanes have met since. All of them call it.
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn steps<const ROWS: usize>(
         &self,
         position: usize,
+        mask: u8,
         stage: Shared<E>,
         row: usize,
         lane: usize,
@@ -419,8 +443,9 @@ impl<
             t += 1;
         }
         if S::IS_BACKWARD {
+            // Most have no last step among them.
             let mut t = 0;
-            while t < STEPS {
+            while position + STEPS >= self.len && t < STEPS {
                 if position + t + 1 == self.len {
                     let mut c = 0;
                     while c < C {
@@ -437,16 +462,17 @@ impl<
         } else if position == 0 && self.fresh {
             steps[0] = steps[0].map(S::as_first);
         }
-        if self.is_masked {
-            let mut t = 0;
-            while t < STEPS {
-                if position + t < self.len {
-                    // SAFETY: the step lies in the sequences.
-                    if unsafe { self.mask.read(index::<D>(position + t, 1, self.len)) } != 0 {
+        if S::IS_MASKED {
+            // SAFETY: all lanes are here.
+            let restarts = unsafe { vote_ballot(FULL_MASK, mask != 0) };
+            if restarts != 0 {
+                let mut t = 0;
+                while t < STEPS {
+                    if restarts >> t & 1 != 0 {
                         steps[t] = steps[t].map(S::restart);
                     }
+                    t += 1;
                 }
-                t += 1;
             }
         }
         steps
