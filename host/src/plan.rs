@@ -9,7 +9,8 @@
 //!    with as many tiles under way as are fastest ([`columns::best_stages`]), if its shared memory can hold them ([`Strategy::Columns`]). So are gradients computed.
 //! 5. But where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
 //!    blocks as the device can run at once ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]), if a block has as much shared memory,
-//!    and if it is no gradient, not packed, and has no mask and no layouts. What either would take is
+//!    if the sequences are not packed, and if there are kernels for that: there are none for masks and layouts, and none that split the
+//!    rows of a gradient. What either would take is
 //!    reckoned in tiles: those that a block scans one after another, twice as long where two blocks share a multiprocessor; against all
 //!    tiles divided by the multiprocessors, and some to get under way. A second launch, of the strategy for whole rows or strips,
 //!    then scans those in which infinities or NaNs were met.
@@ -258,14 +259,14 @@ impl PlanBuilder {
         strategies(self.extents)
     }
 
-    /// A scan of sequences of one length, without a mask, of row-major inputs, and tiles that 32 bits count.
+    /// Sequences of one length, a kernel that splits them, and tiles that 32 bits count.
     fn can_split(&self) -> bool {
         let (units, tiles) = self.split_units_and_tiles();
         let counted = units
             .checked_mul(tiles)
             .is_some_and(|count| count <= MOST_SPLIT_TILES);
-        let is_whole = self.is_gradient || self.packed.is_some() || self.is_masked;
-        !is_whole && self.layouts.is_none() && counted
+        let [_, split] = self.strategies();
+        self.packed.is_none() && self.kernel(split).is_some() && counted
     }
 
     /// Bytes of an element; of a type without kernels, which has no plan, any number will do.
@@ -800,7 +801,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_have_plans_of_whole_sequences() {
+    fn gradients_have_plans() {
         for kernel in KERNELS.iter().filter(|kernel| kernel.is_gradient) {
             let operation = Operation::new(kernel.operator, kernel.direction);
             for (device, limits) in &DEVICES {
@@ -811,20 +812,25 @@ mod tests {
                             .masked(kernel.is_masked);
                     let (launches, scratch_words) = launches(builder, limits);
                     let context = format!("{device}: {builder:?}: {launches:?}");
-                    assert_eq!((launches.len(), scratch_words), (1, 0), "{context}");
-                    let launch = &launches[0];
-                    assert!(launch.kernel.is_gradient, "{context}");
-                    // The inputs, two outputs, three arrays of states, the mask, the boundaries, and scratch memory.
-                    let passed = builder.inputs() + 2 + 6 + launch.numbers.len();
-                    assert_eq!(launch.kernel.parameters.len(), passed, "{context}");
-                    let warps = (launch.block / 32).div_ceil(4);
-                    assert!(launch.registers * 32 * warps <= REGISTERS, "{context}");
-                    assert!(
-                        launch.shared_bytes <= limits.shared_bytes_per_block,
-                        "{context}"
-                    );
+                    // There are no kernels that split rows, nor any with a mask.
+                    let can_split = inner > 1 && !kernel.is_masked;
+                    let is_split = can_split && len > 1;
+                    assert_eq!(launches.len(), 1 + usize::from(is_split), "{context}");
+                    assert_eq!(scratch_words > 0, is_split, "{context}");
+                    for launch in &launches {
+                        assert!(launch.kernel.is_gradient, "{context}");
+                        // The inputs, two outputs, three arrays of states, the mask, the boundaries, and scratch memory.
+                        let passed = builder.inputs() + 2 + 6 + launch.numbers.len();
+                        assert_eq!(launch.kernel.parameters.len(), passed, "{context}");
+                        let warps = (launch.block / 32).div_ceil(4);
+                        assert!(launch.registers * 32 * warps <= REGISTERS, "{context}");
+                        assert!(
+                            launch.shared_bytes <= limits.shared_bytes_per_block,
+                            "{context}"
+                        );
+                    }
                     let split = builder.strategy(Some(builder.strategies()[1]));
-                    assert_eq!(split.build(limits), None, "{split:?}");
+                    assert_eq!(split.build(limits).is_some(), can_split, "{split:?}");
                 }
             }
         }

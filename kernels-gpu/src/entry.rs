@@ -212,7 +212,7 @@ macro_rules! kernels {
         kernels!(@numbers SplitRows $is_masked function $outputs $inputs $element scan_split_rows [] [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
     };
     (@kernel $outputs:tt $inputs:tt $element:ident SplitColumns $is_masked:tt $($rest:tt)*) => {
-        kernels!(@numbers SplitColumns $is_masked function $outputs $inputs $element scan_split_columns [] [] [{ split_columns::lane_channels(INPUTS, size_of::<$element>()) }] $($rest)*);
+        kernels!(@numbers SplitColumns $is_masked function $outputs $inputs $element scan_split_columns [OUTPUTS] [] [{ split_columns::lane_channels(INPUTS, size_of::<$element>()) }] $($rest)*);
     };
     (@function ($($number:ident)*) ($([$($layout:ident)*])?) [$($output:ident)*] [$($input:ident)*] $element:ident $body:ident [$($outputs:tt)?] [$($subtiles:tt)?] [$($channels:tt)?] $step:ty, $order:ident $name:ident) => {
         #[doc = concat!("[`", stringify!($body), "`] of `", stringify!($step), "`, [`", stringify!($order), "`], elements ", stringify!($element), ".")]
@@ -293,6 +293,7 @@ kernels! {
         Columns true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_columns_f32 reverse_affine_scan_masked_columns_f32;
         Rows false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_rows_f32 reverse_affine_scan_backward_rows_f32;
         Columns false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_columns_f32 reverse_affine_scan_backward_columns_f32;
+        SplitColumns false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_split_columns_f32 reverse_affine_scan_backward_split_columns_f32;
         Rows true AffineScan Restarting<Gradient<f32>>, [a h dh] [da db], affine_scan_backward_masked_rows_f32 reverse_affine_scan_backward_masked_rows_f32;
         Columns true AffineScan Restarting<Gradient<f32>>, [a h dh] [da db], affine_scan_backward_masked_columns_f32 reverse_affine_scan_backward_masked_columns_f32;
     }
@@ -311,6 +312,7 @@ kernels! {
         Columns true AffineScan Restarting<Affine<f64>>, [a b], affine_scan_masked_columns_f64 reverse_affine_scan_masked_columns_f64;
         Rows false AffineScan Gradient<f64>, [a h dh] [da db], affine_scan_backward_rows_f64 reverse_affine_scan_backward_rows_f64;
         Columns false AffineScan Gradient<f64>, [a h dh] [da db], affine_scan_backward_columns_f64 reverse_affine_scan_backward_columns_f64;
+        SplitColumns false AffineScan Gradient<f64>, [a h dh] [da db], affine_scan_backward_split_columns_f64 reverse_affine_scan_backward_split_columns_f64;
         Rows true AffineScan Restarting<Gradient<f64>>, [a h dh] [da db], affine_scan_backward_masked_rows_f64 reverse_affine_scan_backward_masked_rows_f64;
         Columns true AffineScan Restarting<Gradient<f64>>, [a h dh] [da db], affine_scan_backward_masked_columns_f64 reverse_affine_scan_backward_masked_columns_f64;
     }
@@ -329,6 +331,7 @@ kernels! {
         Columns true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_columns_f16 reverse_affine_scan_masked_columns_f16;
         Rows false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_rows_f16 reverse_affine_scan_backward_rows_f16;
         Columns false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_columns_f16 reverse_affine_scan_backward_columns_f16;
+        SplitColumns false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_split_columns_f16 reverse_affine_scan_backward_split_columns_f16;
         Rows true AffineScan Restarting<Gradient<f32>>, [a h dh] [da db], affine_scan_backward_masked_rows_f16 reverse_affine_scan_backward_masked_rows_f16;
         Columns true AffineScan Restarting<Gradient<f32>>, [a h dh] [da db], affine_scan_backward_masked_columns_f16 reverse_affine_scan_backward_masked_columns_f16;
     }
@@ -347,6 +350,7 @@ kernels! {
         Columns true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_columns_bf16 reverse_affine_scan_masked_columns_bf16;
         Rows false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_rows_bf16 reverse_affine_scan_backward_rows_bf16;
         Columns false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_columns_bf16 reverse_affine_scan_backward_columns_bf16;
+        SplitColumns false AffineScan Gradient<f32>, [a h dh] [da db], affine_scan_backward_split_columns_bf16 reverse_affine_scan_backward_split_columns_bf16;
         Rows true AffineScan Restarting<Gradient<f32>>, [a h dh] [da db], affine_scan_backward_masked_rows_bf16 reverse_affine_scan_backward_masked_rows_bf16;
         Columns true AffineScan Restarting<Gradient<f32>>, [a h dh] [da db], affine_scan_backward_masked_columns_bf16 reverse_affine_scan_backward_masked_columns_bf16;
     }
@@ -381,6 +385,7 @@ kernels! {
         Columns true AffineScan Restarting<Affine<Complex32>>, [a b], affine_scan_masked_columns_c64 reverse_affine_scan_masked_columns_c64;
         Rows false AffineScan Gradient<Complex32>, [a h dh] [da db], affine_scan_backward_rows_c64 reverse_affine_scan_backward_rows_c64;
         Columns false AffineScan Gradient<Complex32>, [a h dh] [da db], affine_scan_backward_columns_c64 reverse_affine_scan_backward_columns_c64;
+        SplitColumns false AffineScan Gradient<Complex32>, [a h dh] [da db], affine_scan_backward_split_columns_c64 reverse_affine_scan_backward_split_columns_c64;
         Rows true AffineScan Restarting<Gradient<Complex32>>, [a h dh] [da db], affine_scan_backward_masked_rows_c64 reverse_affine_scan_backward_masked_rows_c64;
         Columns true AffineScan Restarting<Gradient<Complex32>>, [a h dh] [da db], affine_scan_backward_masked_columns_c64 reverse_affine_scan_backward_masked_columns_c64;
     }

@@ -14,7 +14,7 @@
 use crate::{
     arrays::{Arrays, Options},
     direction::Order,
-    monoid::{Action, Operator},
+    monoid::{Action, Carry, Monoid, Operator},
     sharing::{Asked, Place, Places, Published, Sharing},
     slots::{Slots, words},
     strip::{Results, Strip, compose},
@@ -38,21 +38,29 @@ use cuda_std::{
 /// scanned again.
 ///
 /// # Safety
-/// - The inputs and the output have `outer · len · inner` elements; the inputs are written, and do not overlap the
-///   output. The arrays of carries that the options name have `outer · inner` elements. Nothing is packed.
+/// - The inputs and the outputs have `outer · len · inner` elements; the inputs are written, and do not overlap the
+///   outputs. The arrays of carries that the options and the operator name have `outer · inner` elements. Nothing is packed, nor masked.
 /// - The scratch memory is as [`Sharing::new`] wants it for the strips and groups, with as many words as
 ///   [`tiling::sharing::words`](crate::tiling::sharing::words) says of their aggregates and carries.
 /// - The grid is one-dimensional; a block is of [`THREADS`](crate::tiling::split_columns::THREADS) threads.
 /// - It has [`tiling::split_columns::shared_bytes`](crate::tiling::split_columns::shared_bytes) of dynamic shared memory.
 #[inline(always)]
-pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const C: usize>(
-    arrays: &Arrays<M, E, I>,
+pub unsafe fn scan_split_columns<
+    S,
+    E,
+    D,
+    const I: usize,
+    const O: usize,
+    const V: usize,
+    const C: usize,
+>(
+    arrays: &Arrays<S, E, I, O>,
     outer: u64,
     len: u64,
     inner: u64,
     options: u64,
 ) where
-    M: Operator<E, I, Aggregate = M> + Action,
+    S: Operator<E, I, O>,
     E: Scalar,
     D: Order,
 {
@@ -78,19 +86,21 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
         let places = Places::<PLACES>(shared);
         let found = shared.add(PLACES as usize * PLACE_WORDS);
         let shared = found.add(GROUP);
-        let tiles = Slots::<M>::new(shared, GROUP * channels);
-        let shared = shared.add(GROUP * channels * words::<M>());
+        let tiles = Slots::<S::Aggregate>::new(shared, GROUP * channels);
+        let shared = shared.add(GROUP * channels * words::<S::Aggregate>());
         let found_aggregates = Slots::new(shared, WINDOW * channels);
-        let shared = shared.add(WINDOW * channels * words::<M>());
-        let relay = Relay::<M, C> {
+        let shared = shared.add(WINDOW * channels * words::<S::Aggregate>());
+        let relay = Relay::<S::Aggregate, C> {
             aggregates,
             carries,
             found_aggregates,
             found_carries: Slots::new(shared, WINDOW * channels),
             found,
         };
-        let stage = shared::dynamic_shared_mem::<E>()
-            .add(bytes_before_stage(size_of::<M>(), size_of::<M::Carry>(), C) / size_of::<E>());
+        let stage = shared::dynamic_shared_mem::<E>().add(
+            bytes_before_stage(size_of::<S::Aggregate>(), size_of::<Carry<S>>(), C)
+                / size_of::<E>(),
+        );
 
         // The detail of a place: the channels of the strip, and whether all accesses to the group can be of whole vectors.
         let is_whole = |place: Place| place.detail % 2 == 1;
@@ -98,7 +108,7 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
             let channels = (place.detail / 2) as usize;
             let start = place.start;
             let (len, inner) = (opaque(len), opaque(inner));
-            Strip::<M, E, D, I, V, C, 1, WIDTH>::starting(
+            Strip::<S, E, D, I, V, C, O, WIDTH>::starting(
                 arrays, options, start, channels, len, inner,
             )
         };
@@ -167,24 +177,30 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
             let steps_of = |part: usize| {
                 let (lane, row) = (opaque(lane), opaque(row(side, part)));
                 let position = place.tile as usize * GROUP_STEPS + row;
-                strip(place).steps::<GROUP_STEPS>(position, 0, stage, row, lane)
+                let mut strip = strip(place);
+                if S::IS_BACKWARD && is_last && options.has(Options::INITIAL) {
+                    let first = sequence(place);
+                    let initial = strip.carries(lane, |c| arrays.initial.read(first + c));
+                    strip = strip.with_initial(initial);
+                }
+                strip.steps::<GROUP_STEPS>(position, 0, stage, row, lane)
             };
-            let mut steps = [[[M::IDENTITY; C]; STEPS]; PARTS];
-            let mut own = [[M::IDENTITY; C]; PARTS];
+            let mut held_steps = [[[S::PADDING; C]; STEPS]; PARTS];
+            let mut own = [[S::Aggregate::IDENTITY; C]; PARTS];
             let mut part = 0;
             while part < PARTS {
                 let of_part = steps_of(part);
                 own[part] = compose(&of_part);
                 if part < held {
-                    steps[part] = of_part;
+                    held_steps[part] = of_part;
                 }
                 part += 1;
             }
             // Of the tile's steps before each of the lane's parts.
-            let mut before = [[M::IDENTITY; C]; PARTS];
+            let mut before = [[S::Aggregate::IDENTITY; C]; PARTS];
             let mut c = 0;
             while c < C {
-                let mut total = M::IDENTITY;
+                let mut total = S::Aggregate::IDENTITY;
                 let mut turn = 0;
                 while turn < SIDES {
                     // From the lane of the side before.
@@ -215,7 +231,7 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
             thread::sync_threads();
             let next = places.read(turn + 1);
             // Of all tiles, and of those before the warp's.
-            let mut totals = [M::IDENTITY; C];
+            let mut totals = [S::Aggregate::IDENTITY; C];
             let mut of_tiles_before = totals;
             let mut c = 0;
             while c < C {
@@ -239,7 +255,7 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
             }
             // Those of the next group can take their place.
             let copy_next = || copy_first(next, held);
-            let mut entering = [M::START; C];
+            let mut entering = [S::Aggregate::START; C];
             if place.tile > 0 {
                 entering = relay.look_back(index, place.tile, &mut distance, copy_next);
             } else {
@@ -247,7 +263,7 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
                 // As when looking back: before others write what is read here.
                 thread::sync_threads();
             }
-            let mut carries = [M::START; C];
+            let mut carries = [S::Aggregate::START; C];
             let mut c = 0;
             while c < C {
                 let is_there = lane * C + c < place.detail as usize / 2;
@@ -261,7 +277,7 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
                     } else if options.has(Options::FINAL) && is_there {
                         arrays.last.write(sequence(place) + c, after);
                     }
-                    if is_there && !M::is_finite_carry(after) {
+                    if is_there && !S::Aggregate::is_finite_carry(after) {
                         raise::<E>(&sharing, place.unit as usize, channels, inner);
                     }
                 }
@@ -274,27 +290,31 @@ pub unsafe fn scan_split_columns<M, E, D, const I: usize, const V: usize, const 
             let mut finite = true;
             let mut part = 0;
             while part < PARTS {
-                if part >= held {
-                    steps[part] = steps_of(part);
+                let steps = if part < held {
+                    held_steps[part]
+                } else {
+                    let steps = steps_of(part);
                     // All lanes are done with their rows, which are written next.
                     warp::sync_warp(FULL_MASK);
                     if let Some(place) = next {
                         copy(place, part, 1);
                     }
-                }
+                    steps
+                };
                 let mut entering = carries;
                 let mut c = 0;
                 while c < C {
                     entering[c] = before[part][c].apply(carries[c]);
                     c += 1;
                 }
-                let results = Results::new(&steps[part], entering, options);
+                let results = Results::new(&steps, entering, options);
                 let (lane, row) = (opaque(lane), opaque(row(side, part)));
                 let position = place.tile as usize * GROUP_STEPS + row;
                 strip(place).store(position, is_whole(place), lane, &results.values);
+                let worst = results.worst(entering);
                 let mut c = 0;
                 while c < C {
-                    finite &= M::is_finite_carry(results.last[c]);
+                    finite &= S::Aggregate::is_finite_carry(worst[c]);
                     c += 1;
                 }
                 part += 1;

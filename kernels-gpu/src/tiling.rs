@@ -394,10 +394,10 @@ pub mod split_columns {
     /// Neighbouring channels that a lane owns, for so many inputs of elements of so many bytes.
     #[must_use]
     pub const fn lane_channels(inputs: usize, element_bytes: usize) -> usize {
-        if inputs * element_bytes > size_of::<u32>() {
-            1
-        } else {
+        if element_bytes < size_of::<f32>() || inputs * element_bytes == size_of::<f32>() {
             2
+        } else {
+            1
         }
     }
     /// Channels of a strip.
