@@ -813,7 +813,14 @@ mod tests {
                     let (launches, scratch_words) = launches(builder, limits);
                     let context = format!("{device}: {builder:?}: {launches:?}");
                     // There are no kernels that split rows, nor any with a mask.
-                    let can_split = inner > 1 && !kernel.is_masked;
+                    let shared = split_columns::shared_bytes(
+                        builder.inputs(),
+                        kernel.aggregate_bytes,
+                        kernel.carry_bytes,
+                        kernel.element_bytes,
+                    );
+                    let fits = shared <= limits.shared_bytes_per_block as usize;
+                    let can_split = inner > 1 && !kernel.is_masked && fits;
                     let is_split = can_split && len > 1;
                     assert_eq!(launches.len(), 1 + usize::from(is_split), "{context}");
                     assert_eq!(scratch_words > 0, is_split, "{context}");

@@ -417,7 +417,7 @@ fn scan<D: Order, const SERIAL: bool>(outer: usize, len: usize, inner: usize, sp
                     );
                 }
                 (false, true) => {
-                    scan_split_columns::<_, _, D, INPUTS, VECTOR, SPLIT_CHANNELS>(
+                    scan_split_columns::<_, _, D, INPUTS, 1, VECTOR, SPLIT_CHANNELS>(
                         &arrays, outer, len, inner, options,
                     );
                 }
