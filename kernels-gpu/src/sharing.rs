@@ -9,11 +9,14 @@
 
 use crate::{
     slots::words,
-    tiling::sharing::{FINISHED, FLAGS, PLACE_WORDS, RUNS, TICKET},
+    tiling::{
+        WARP_THREADS,
+        sharing::{FINISHED, FLAGS, PLACE_WORDS, RUNS, TICKET},
+    },
 };
 use core::cell::Cell;
 use core::marker::PhantomData;
-use cuda_std::{Global, Shared, thread, warp::Shuffle};
+use cuda_std::{Global, Shared, hint::opaque_word, thread, warp::Shuffle};
 
 /// The flags of the rows or strips in which a split scan met infinities or NaNs, and which are to be scanned again.
 pub struct Flags {
@@ -183,6 +186,9 @@ impl Asked {
     pub const NOTHING: Self = Self([0; MOST_WORDS]);
 }
 
+/// Bits of a place's [`start`](Place::start): there is no more memory. Those of its detail lie above.
+const START_BITS: u32 = 48;
+
 /// A tile that a ticket stands for.
 #[derive(Clone, Copy)]
 pub struct Place {
@@ -208,15 +214,14 @@ impl<const TURNS: u32> Places<TURNS> {
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn write(&self, turn: u32, place: Option<Place>) {
+        let words_of = |place: Place| {
+            let start = (u64::from(place.detail) << START_BITS) | place.start as u64;
+            [place.unit, place.tile, start as u32, (start >> 32) as u32]
+        };
         // SAFETY: says the caller.
         unsafe {
             let words = self.0.add((turn % TURNS) as usize * PLACE_WORDS);
-            let words_of = |place: Place| {
-                let start = place.start as u64;
-                [place.unit, place.tile, start as u32, (start >> 32) as u32]
-            };
             words.write_vector(0, place.map_or([u32::MAX; 4], words_of));
-            words.write(4, place.map_or(0, |place| place.detail));
         }
     }
 
@@ -232,11 +237,12 @@ impl<const TURNS: u32> Places<TURNS> {
         unsafe {
             let words = self.0.add((turn % TURNS) as usize * PLACE_WORDS);
             let [unit, tile, low, high] = words.read_vector(0);
+            let start = u64::from(high) << 32 | u64::from(low);
             (unit != u32::MAX).then_some(Place {
                 unit,
                 tile,
-                start: (u64::from(high) << 32 | u64::from(low)) as usize,
-                detail: words.read(4),
+                start: (start % (1 << START_BITS)) as usize,
+                detail: (start >> START_BITS) as u32,
             })
         }
     }
@@ -300,15 +306,17 @@ impl Sharing {
         unit as usize * self.tiles + tile as usize
     }
 
-    /// Takes the next ticket.
+    /// Takes the next ticket; the lane is the first of its warp.
     ///
     /// # Safety
     /// As [`new`](Self::new).
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn take_ticket(&self) -> u32 {
+        // Where all lanes would add the same, ptxas adds it up, and waits for what the lanes are to share.
+        let lane = opaque_word(thread::thread_idx_x() % WARP_THREADS as u32);
         // SAFETY: the scratch memory has a header.
-        unsafe { self.scratch.fetch_add_relaxed(TICKET, 1) as u32 }
+        unsafe { self.scratch.fetch_add_relaxed(TICKET, u64::from(1 + lane)) as u32 }
     }
 
     /// Row and tile of a ticket, if there is such a tile: row after row, so that memory is passed through in order.

@@ -292,7 +292,7 @@ pub mod columns {
 /// What split scans have in common: see [`sharing`](crate::sharing).
 pub mod sharing {
     /// Words of shared memory for a ticket's tile.
-    pub const PLACE_WORDS: usize = 8;
+    pub const PLACE_WORDS: usize = 4;
 
     /// The word of the scratch memory that counts the tickets taken.
     pub const TICKET: usize = 0;
