@@ -9,7 +9,7 @@ use common::checks::suite;
 use common::data::{self, Data, Sequence};
 use common::emulator::{
     Emulator, any_gradient, any_layouts, any_layouts_gradient, any_options, emulate, kernels,
-    overflowing_with_resets, plans, seeds,
+    overflowing_with_resets, plans, seeds, signed_zeros,
 };
 use common::expected::{Accuracy, compare};
 use common::{Backend, Checked, Trial, checks};
@@ -40,10 +40,10 @@ fn many_schedules() -> Result<&'static dyn Backend, String> {
     })
 }
 
-/// The whole list by gradients, of which there is one strategy, once.
+/// The whole list by gradients, with each strategy once.
 fn gradients() -> Result<&'static dyn Backend, String> {
     Ok(&Emulator {
-        schedules: 1,
+        schedules: 3,
         gradient: true,
     })
 }
@@ -116,7 +116,8 @@ fn typed() -> Vec<Trial> {
     }
     macro_rules! gradients {
         ($($type:ty)*) => { [$(
-            Trial::test(format!("options::gradient::{}", <$type>::NAME), any_gradient::<$type>),
+            Trial::test(format!("options::whole::gradient::{}", <$type>::NAME), || any_gradient::<$type>(false)),
+            Trial::test(format!("options::split::gradient::{}", <$type>::NAME), || any_gradient::<$type>(true)),
             Trial::test(
                 format!("options::strided::gradient::{}", <$type>::NAME),
                 any_layouts_gradient::<$type>,
@@ -128,6 +129,7 @@ fn typed() -> Vec<Trial> {
     trials.push(Trial::test("options::overflowing_with_resets", || {
         overflowing_with_resets(false)
     }));
+    trials.push(Trial::test("options::signed_zeros", signed_zeros));
     trials.push(Trial::test(
         "options::gradient::overflowing_with_resets",
         || overflowing_with_resets(true),

@@ -5,15 +5,14 @@
 //! 2. With one step and nothing that enters or leaves it, the result is the last input: a copy.
 //! 3. Where the steps of a sequence are neighbours in memory (`inner` = 1), the sequences are rows, else columns.
 //! 4. A block scans a row with as many warps as the row's length can use, or fewer ([`rows::block_warps`], [`rows::packed_block_warps`]
-//!    and [`Strategy::Rows`]), or a strip of neighbouring channels
-//!    with as many tiles under way as are fastest ([`columns::best_stages`]), if its shared memory can hold them ([`Strategy::Columns`]). So are gradients computed.
+//!    and [`Strategy::Rows`]), or a strip of neighbouring channels with as many tiles in shared memory as are fastest
+//!    ([`columns::best_stages`]), or as it can hold ([`Strategy::Columns`]). So are gradients computed.
 //! 5. But where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
 //!    blocks as the device can run at once ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]), if a block has as much shared memory,
 //!    if the sequences are not packed, and if there are kernels for that: there are none for masks and layouts, and none that split the
-//!    rows of a gradient. What either would take is
-//!    reckoned in tiles: those that a block scans one after another, twice as long where two blocks share a multiprocessor; against all
-//!    tiles divided by the multiprocessors, and some to get under way. A second launch, of the strategy for whole rows or strips,
-//!    then scans those in which infinities or NaNs were met.
+//!    rows of a gradient. What either would take is reckoned in tiles: those that a block scans one after another, twice as long where two
+//!    blocks share a multiprocessor; against all tiles divided by the multiprocessors, and some to get under way. A second launch, of the
+//!    strategy for whole rows or strips, then scans those in which infinities or NaNs were met.
 //!
 //! [`PlanBuilder::strategy`] overrides the choice. The results are the same, to the bit.
 

@@ -199,8 +199,8 @@ pub unsafe fn scan_columns<
                 } else {
                     async_copy::wait::<1>();
                 }
-                // After this every lane sees them, and is done with its rows of the stage of the tile before, which are
-                // written next.
+                // After this every lane sees them, and is done with its rows of the stage of the tile before, which this
+                // turn's copies write.
                 warp::sync_warp(warp::FULL_MASK);
                 let place = if gives_place_early(I) {
                     current

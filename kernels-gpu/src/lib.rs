@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`entry`] | the kernels by name, and the order of their arguments |
 //! | [`rows`], [`columns`] | the strategies for whole sequences, a block each; also for gradients |
-//! | [`split_rows`], [`split_columns`] | the strategies for few long sequences, whose tiles all blocks share |
+//! | [`split_rows`], [`split_columns`] | the strategies for few long sequences, whose tiles all blocks share; in columns also for gradients |
 //! | [`look_back`] | how blocks that share a row learn what enters their tiles |
 //! | [`sharing`] | tickets for tiles, and what blocks publish |
 //! | [`tile`], [`strip`] | a thread's part of a tile: guarded, vectorised loads and stores |

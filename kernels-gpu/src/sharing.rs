@@ -186,7 +186,7 @@ impl Asked {
     pub const NOTHING: Self = Self([0; MOST_WORDS]);
 }
 
-/// Bits of a place's [`start`](Place::start): there is no more memory. Those of its detail lie above.
+/// Bits of a place's [`start`](Place::start): memory has fewer elements. Its detail lies in those above.
 const START_BITS: u32 = 48;
 
 /// A tile that a ticket stands for.
@@ -306,10 +306,10 @@ impl Sharing {
         unit as usize * self.tiles + tile as usize
     }
 
-    /// Takes the next ticket; the lane is the first of its warp.
+    /// Takes the next ticket.
     ///
     /// # Safety
-    /// As [`new`](Self::new).
+    /// As [`new`](Self::new); the thread is the first lane of its warp.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn take_ticket(&self) -> u32 {

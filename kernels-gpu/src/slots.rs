@@ -47,7 +47,7 @@ impl Words {
 }
 
 impl<V: Shuffle> Slots<V> {
-    /// Words of a piece: as many as an access can be of, and divide a value's.
+    /// Words of a piece: the most that one access can have and that divide those of a value.
     const PIECE: usize = {
         assert!(words::<V>() <= MOST_WORDS);
         if words::<V>().is_multiple_of(4) {

@@ -214,7 +214,11 @@ pub unsafe fn scan_split_columns<
                         let mut part = 0;
                         while part < PARTS {
                             before[part][c] = total;
-                            total = total.then(own[part][c]);
+                            total = if turn == 0 && part == 0 {
+                                own[part][c]
+                            } else {
+                                total.then(own[part][c])
+                            };
                             part += 1;
                         }
                     }

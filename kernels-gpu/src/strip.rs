@@ -420,7 +420,7 @@ impl<
     /// [`mask`](Self::mask) of them; padding outside the strip.
     ///
     /// # Safety
-    /// The warp's copies to the stage are done, and its lanes have met since. All of them call it.
+    /// The warp's copies to the stage are done, and its lanes have met since. All lanes call it together.
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]

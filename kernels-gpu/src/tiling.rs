@@ -218,9 +218,9 @@ pub mod columns {
         }
     }
 
-    /// The tiles in shared memory that are fastest, for blocks that each have a multiprocessor alone, or that share them: enough for the
-    /// memory to be busy, and no more, since reads that queue up keep the writes waiting. Tiles of 2-byte elements are small, and
-    /// take as long to scan.
+    /// How many tiles in shared memory are fastest, where each block has a multiprocessor alone or where blocks share one, as measured on an
+    /// H200. They have to keep the memory busy; reads beyond that queue up, and keep the writes waiting. Tiles of 2-byte elements are half
+    /// as large, and take as long to scan.
     #[must_use]
     pub const fn best_stages(inputs: usize, element_bytes: usize, is_alone: bool) -> usize {
         let is_large = element_bytes >= size_of::<f32>();

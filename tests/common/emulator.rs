@@ -12,7 +12,7 @@ use cuda_std::{BF16, Complex32, F16, Global, Scalar};
 use ptxscan::half::{bf16, f16};
 use ptxscan::num_complex::Complex;
 use ptxscan::plan::{self, DeviceLimits, Packed, Plan, PlanBuilder};
-use ptxscan::{Element, Extents, Operation, Operator};
+use ptxscan::{Direction, Element, Extents, Operation, Operator};
 use ptxscan_kernels::entry::call as call_kernel;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -310,6 +310,16 @@ pub fn any_layouts<T: Tested<State: Tested + Emulated> + Emulated>() -> Checked 
     options::scans::<T>(CASES, true, |scan| emulate_scan(scan, false))
 }
 
+/// The plan for whole or for split sequences, if there is one, else what the rules say.
+fn planned(builder: &PlanBuilder, split: bool, device: &DeviceLimits) -> Checked<Plan> {
+    let strategy = builder.strategies()[usize::from(split)];
+    let plan = builder.strategy(Some(strategy)).build(device);
+    // What the smaller device cannot split, the larger one can.
+    let plan = plan.or_else(|| builder.strategy(Some(strategy)).build(&DEVICES[0]));
+    let plan = plan.or_else(|| builder.build(device));
+    plan.ok_or_else(|| "there is no plan".into())
+}
+
 fn emulate_scan<T: Tested<State: Tested + Emulated> + Emulated>(
     scan: Scan<'_, T>,
     split: bool,
@@ -325,13 +335,7 @@ fn emulate_scan<T: Tested<State: Tested + Emulated> + Emulated>(
         .layouts(scan.layouts)
         .packed(packed);
     let device = &DEVICES[(scan.seed % 2) as usize];
-    let strategy = builder.strategies()[usize::from(split)];
-    let plan = builder.strategy(Some(strategy)).build(device);
-    // What the smaller device cannot split, the larger one can.
-    let plan = plan.or_else(|| builder.strategy(Some(strategy)).build(&DEVICES[0]));
-    let Some(plan) = plan.or_else(|| builder.build(device)) else {
-        return Err("there is no plan".into());
-    };
+    let plan = planned(&builder, split, device)?;
     if plan == Plan::Nothing {
         return Ok(None);
     }
@@ -424,20 +428,58 @@ pub fn overflowing_with_resets(gradient: bool) -> Checked {
     Ok(())
 }
 
-/// The gradient with any combination of options, of elements of a type, is what the reference gives.
-pub fn any_gradient<T: Tested<State: Tested + Emulated> + Emulated>() -> Checked {
-    const CASES: u32 = 24;
-    options::gradients::<T>(CASES, false, emulate_gradient)
+/// A zero keeps its sign, with each strategy: where a state of 0 meets a gate of −1, it is the serial recurrence's.
+pub fn signed_zeros() -> Checked {
+    const LEN: usize = 24;
+    for (operation, inner) in [Operation::AFFINE_SCAN, Operation::REVERSE_AFFINE_SCAN]
+        .into_iter()
+        .flat_map(|operation| [1, 2].map(|inner| (operation, inner)))
+    {
+        let extents = Extents {
+            outer: 1,
+            len: LEN,
+            inner,
+        };
+        let elements = extents.elements();
+        let mut a = vec![1.0_f32; elements];
+        let first = match operation.direction {
+            Direction::Forward => 0,
+            Direction::Reverse => LEN - 1,
+        };
+        a[first * inner..][..inner].fill(-1.0);
+        let inputs = vec![a, vec![-0.0; elements]];
+        let builder = PlanBuilder::new(operation, "f32", extents).options(plan::Options::INITIAL);
+        for strategy in builder.strategies() {
+            let plan = builder.strategy(Some(strategy)).build(&DEVICES[0]);
+            let plan = plan.ok_or("there is no plan")?;
+            let arrays = Arrays {
+                initial: &[0.0; 2][..inner],
+                ..Arrays::new(inputs.clone())
+            };
+            let (out, _, _) = emulate_arrays::<f32>(&plan, arrays, elements, &[], 0, None)?;
+            same_bits(&out.concat(), &vec![-0.0; elements], || {
+                format!("{operation} of {extents:?}, {strategy:?}")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The gradient with any combination of options, of elements of a type, is what the reference gives, with whole or with split sequences.
+pub fn any_gradient<T: Tested<State: Tested + Emulated> + Emulated>(split: bool) -> Checked {
+    const CASES: u32 = 16;
+    options::gradients::<T>(CASES, false, |gradient| emulate_gradient(gradient, split))
 }
 
 /// As [`any_gradient`], of inputs of any layouts.
 pub fn any_layouts_gradient<T: Tested<State: Tested + Emulated> + Emulated>() -> Checked {
     const CASES: u32 = 16;
-    options::gradients::<T>(CASES, true, emulate_gradient)
+    options::gradients::<T>(CASES, true, |gradient| emulate_gradient(gradient, false))
 }
 
 fn emulate_gradient<T: Tested<State: Tested + Emulated> + Emulated>(
     gradient: options::Gradient<'_, T>,
+    split: bool,
 ) -> Checked<Option<Gradients<T>>> {
     let options = plan::Options::INITIAL
         .only_if(gradient.initial.is_some())
@@ -445,14 +487,13 @@ fn emulate_gradient<T: Tested<State: Tested + Emulated> + Emulated>(
         .and(plan::Options::FINAL.only_if(gradient.has_d_initial));
     let operation = Operation::new(Operator::AffineScan, gradient.direction);
     let device = &DEVICES[(gradient.seed % 2) as usize];
-    let plan = PlanBuilder::new(operation, T::KERNEL_NAME, gradient.extents)
+    let builder = PlanBuilder::new(operation, T::KERNEL_NAME, gradient.extents)
         .gradient(true)
         .options(options)
         .masked(gradient.mask.is_some())
         .layouts(gradient.layouts.map(<[_; 3]>::as_slice))
-        .packed(gradient.boundaries.map(Packed::between))
-        .build(device)
-        .ok_or("there is no plan")?;
+        .packed(gradient.boundaries.map(Packed::between));
+    let plan = planned(&builder, split, device)?;
     if plan == Plan::Nothing {
         return Ok(None);
     }
