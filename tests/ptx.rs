@@ -337,8 +337,12 @@ fn compile(kernel: &'static Kernel, target: &str) -> Outcome {
     let most = match (kernel.element_bytes, kernel.strategy) {
         (8, Strategy::SplitRows) => 3072,
         (8, Strategy::SplitColumns) => 640,
+        // Three inputs, strides, and a mask: for compute capability 8.0 ptxas spills more of that than elsewhere.
+        (_, Strategy::Columns) if kernel.is_gradient && kernel.is_masked && target == "sm_80" => {
+            208
+        }
         (8, _) => 128,
-        // Three inputs, strides besides a mask, and what a group of tiles is found by: on compute capability 8.0 more than elsewhere.
+        // Three inputs or a mask, and what a group of tiles is found by.
         _ if kernel.is_gradient || kernel.is_masked => 88,
         (_, Strategy::SplitColumns) => 76,
         _ => 44,
