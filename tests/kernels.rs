@@ -40,10 +40,10 @@ fn many_schedules() -> Result<&'static dyn Backend, String> {
     })
 }
 
-/// The whole list by gradients, with each strategy once.
+/// The whole list by gradients, with two of their plans, as [`few_schedules`].
 fn gradients() -> Result<&'static dyn Backend, String> {
     Ok(&Emulator {
-        schedules: 3,
+        schedules: 2,
         gradient: true,
     })
 }
