@@ -467,7 +467,7 @@ pub fn signed_zeros() -> Checked {
 
 /// The gradient with any combination of options, of elements of a type, is what the reference gives, with whole or with split sequences.
 pub fn any_gradient<T: Tested<State: Tested + Emulated> + Emulated>(split: bool) -> Checked {
-    const CASES: u32 = 16;
+    const CASES: u32 = 24;
     options::gradients::<T>(CASES, false, |gradient| emulate_gradient(gradient, split))
 }
 
