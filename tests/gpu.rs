@@ -11,7 +11,7 @@ use common::emulator::Emulator;
 use common::expected::{Accuracy, compare, kernel_depth};
 use common::gpu::{
     CANARY, all_memory, device, engine as gpu_engine, gpu, gradient, host, little_memory,
-    new_stream, split,
+    new_stream, split, lanes,
 };
 use common::{
     Backend, Checked, Completion, OPERATIONS, Trial, checks, device as on_device,
@@ -103,7 +103,9 @@ fn main() {
     trials.extend(suite("device", device));
     trials.extend(suite("host", host));
     trials.extend(suite("split", split));
+    trials.extend(suite("lanes", lanes));
     trials.extend(checks::all_on("small::split", split, cases::small));
+    trials.extend(checks::all_on("small::lanes", lanes, cases::small));
     trials.extend(options::suite("gpu", gpu_engine));
     trials.extend(suite("gradient", gradient));
     trials.extend(checks::bitwise("device", device));

@@ -12,11 +12,12 @@ use common::emulator::{
     overflowing_with_resets, plans, seeds, signed_zeros,
 };
 use common::expected::{Accuracy, compare};
-use common::{Backend, Checked, Trial, checks};
+use common::{Backend, Checked, Trial, checks, lanes};
 use cuda_std::emulator::Site;
 use libtest_mimic::Arguments;
 use ptxscan::half::{bf16, f16};
 use ptxscan::num_complex::Complex;
+use ptxscan::plan::{split, whole};
 use ptxscan::{Element, Operation};
 use ptxscan_kernels::entry::{KERNELS, Kernel};
 use ptxscan_kernels::tiling::columns;
@@ -109,15 +110,16 @@ fn main() {
 fn typed() -> Vec<Trial> {
     macro_rules! trials {
         ($($type:ty)*) => { vec![$(
-            Trial::test(format!("options::whole::{}", <$type>::NAME), || any_options::<$type>(false)),
-            Trial::test(format!("options::split::{}", <$type>::NAME), || any_options::<$type>(true)),
+            Trial::test(format!("options::whole::{}", <$type>::NAME), || any_options::<$type>(whole)),
+            Trial::test(format!("options::split::{}", <$type>::NAME), || any_options::<$type>(split)),
+            Trial::test(format!("options::lanes::{}", <$type>::NAME), || any_options::<$type>(lanes)),
             Trial::test(format!("options::strided::{}", <$type>::NAME), any_layouts::<$type>),
         )*] };
     }
     macro_rules! gradients {
         ($($type:ty)*) => { [$(
-            Trial::test(format!("options::whole::gradient::{}", <$type>::NAME), || any_gradient::<$type>(false)),
-            Trial::test(format!("options::split::gradient::{}", <$type>::NAME), || any_gradient::<$type>(true)),
+            Trial::test(format!("options::whole::gradient::{}", <$type>::NAME), || any_gradient::<$type>(whole)),
+            Trial::test(format!("options::split::gradient::{}", <$type>::NAME), || any_gradient::<$type>(split)),
             Trial::test(
                 format!("options::strided::gradient::{}", <$type>::NAME),
                 any_layouts_gradient::<$type>,

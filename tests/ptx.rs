@@ -5,7 +5,7 @@ use ptxscan::gpu::ptx;
 use ptxscan::plan::{DeviceLimits, Plan, PlanBuilder};
 use ptxscan::{Extents, Operation};
 use ptxscan_kernels::entry::{KERNELS, Kernel, Operator, Strategy};
-use ptxscan_kernels::tiling::columns;
+use ptxscan_kernels::tiling::{columns, lanes};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
@@ -204,6 +204,15 @@ fn instructions(kernel: &Kernel) -> Outcome {
             at_least(1, &["st.relaxed.gpu.global.b64"])?;
             at_least(2, &["ld.relaxed.gpu.global.b64"])?;
         }
+        Strategy::Lanes => {
+            none(&["bar.sync"])?;
+            // A whole run of steps, and some of one.
+            let runs = 2 * columns::STEPS * inputs;
+            let width = (lanes::channels(kernel.element_bytes) * kernel.element_bytes) / 4;
+            let vector = [".b64", ".v4.b32"][usize::from(width == 4)];
+            at_least(runs, &["ld.global.L1::no_allocate", vector])?;
+            at_least(columns::STEPS, &["st.global.L1::no_allocate", vector])?;
+        }
         Strategy::Columns => {
             // Before the aggregates are read, and in a replay.
             at_least(2, &["bar.sync"])?;
@@ -341,6 +350,8 @@ fn compile(kernel: &'static Kernel, target: &str) -> Outcome {
         (_, Strategy::Columns) if kernel.is_gradient && kernel.is_masked && target == "sm_80" => {
             208
         }
+        // Of two inputs, what joins tiles.
+        (_, Strategy::Lanes) => 168,
         (8, _) => 128,
         // Three inputs or a mask, and what a group of tiles is found by.
         _ if kernel.is_gradient || kernel.is_masked => 88,
@@ -371,7 +382,7 @@ fn compile(kernel: &'static Kernel, target: &str) -> Outcome {
 fn planned_registers(kernel: &'static Kernel) -> u32 {
     let inner = match kernel.strategy {
         Strategy::Rows | Strategy::SplitRows => 1,
-        Strategy::Columns | Strategy::SplitColumns => 2,
+        Strategy::Columns | Strategy::SplitColumns | Strategy::Lanes => 2,
     };
     let extents = Extents {
         outer: 1,

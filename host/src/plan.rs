@@ -7,7 +7,8 @@
 //! 4. A block scans a row with as many warps as the row's length can use, or fewer ([`rows::block_warps`], [`rows::packed_block_warps`]
 //!    and [`Strategy::Rows`]), or a strip of neighbouring channels with as many tiles in shared memory as are fastest
 //!    ([`columns::best_stages`]), or as it can hold ([`Strategy::Columns`]). So are gradients computed.
-//! 5. But where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
+//! 5. But where columns have few steps, and there are enough of them, a lane scans its channels alone ([`Strategy::Lanes`]).
+//! 6. And where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
 //!    blocks as the device can run at once ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]), if a block has as much shared memory,
 //!    if the sequences are not packed, and if there are kernels for that: there are none for masks and layouts, and none that split the
 //!    rows of a gradient. What either would take is reckoned in tiles: those that a block scans one after another, twice as long where two
@@ -24,7 +25,7 @@ pub use ptxscan_kernels::entry::Strategy;
 use ptxscan_kernels::entry::{Kernel, find};
 use ptxscan_kernels::layout::{MOST_INPUTS, Strided};
 use ptxscan_kernels::tiling::{
-    WARP_THREADS, columns, look_back, rows, sharing, split_columns, split_rows,
+    WARP_THREADS, columns, lanes, look_back, rows, sharing, split_columns, split_rows,
 };
 
 /// What a plan needs to know of a device.
@@ -115,13 +116,25 @@ impl Packed {
     }
 }
 
-/// The strategies that can scan tensors of such extents: for whole rows or strips, and for split ones.
+/// The strategy for whole rows or strips of tensors of such extents, which can do whatever there is.
 #[must_use]
-pub fn strategies(extents: Extents) -> [Strategy; 2] {
+pub fn whole(extents: Extents) -> Strategy {
+    strategies(extents)[0]
+}
+
+/// The strategy that splits the rows or strips of tensors of such extents.
+#[must_use]
+pub fn split(extents: Extents) -> Strategy {
+    strategies(extents)[1]
+}
+
+/// The strategies that can scan tensors of such extents: first those for [`whole`] and for [`split`] ones.
+#[must_use]
+pub fn strategies(extents: Extents) -> &'static [Strategy] {
     if extents.inner == 1 {
-        [Strategy::Rows, Strategy::SplitRows]
+        &[Strategy::Rows, Strategy::SplitRows]
     } else {
-        [Strategy::Columns, Strategy::SplitColumns]
+        &[Strategy::Columns, Strategy::SplitColumns, Strategy::Lanes]
     }
 }
 
@@ -213,7 +226,7 @@ impl PlanBuilder {
         if outer == 0 || inner == 0 || len == 0 && !self.options.has(Options::FINAL) {
             return Some(Plan::Nothing);
         }
-        let [whole, split] = self.strategies();
+        let (whole, split) = (whole(self.extents), split(self.extents));
         let kernel = self.kernel(whole)?;
         let is_plain = !self.is_gradient
             && !self.is_masked
@@ -233,28 +246,35 @@ impl PlanBuilder {
             Strategy::SplitRows => self.split_rows(limits),
             _ => self.split_columns(limits),
         };
-        let is_split = match self.strategy {
-            None => self.can_split() && self.gains_by_splitting(limits) && split_launch().is_some(),
-            Some(strategy) if strategy == whole => false,
-            Some(strategy) if strategy == split && self.can_split() => true,
-            Some(_) => return None,
+        let strategy = match self.strategy {
+            None if self.can_use_lanes() && self.gains_by_lanes(limits) => Strategy::Lanes,
+            None if self.can_split()
+                && self.gains_by_splitting(limits)
+                && split_launch().is_some() =>
+            {
+                split
+            }
+            None => whole,
+            Some(strategy) => strategy,
         };
-        Some(if is_split {
-            Plan::Scan {
-                launches: vec![split_launch()?, whole_launch(sharing::FLAGS)?],
-                scratch_words: self.scratch_words(kernel),
-            }
-        } else {
-            Plan::Scan {
-                launches: vec![whole_launch(0)?],
-                scratch_words: 0,
-            }
+        let (launches, scratch_words) = match strategy {
+            strategy if strategy == whole => (vec![whole_launch(0)?], 0),
+            strategy if strategy == split && self.can_split() => (
+                vec![split_launch()?, whole_launch(sharing::FLAGS)?],
+                self.scratch_words(kernel),
+            ),
+            Strategy::Lanes if self.can_use_lanes() => (vec![self.lanes()?], 0),
+            _ => return None,
+        };
+        Some(Plan::Scan {
+            launches,
+            scratch_words,
         })
     }
 
     /// The [`strategies`] for the tensors.
     #[must_use]
-    pub fn strategies(&self) -> [Strategy; 2] {
+    pub fn strategies(&self) -> &'static [Strategy] {
         strategies(self.extents)
     }
 
@@ -264,13 +284,26 @@ impl PlanBuilder {
         let counted = units
             .checked_mul(tiles)
             .is_some_and(|count| count <= MOST_SPLIT_TILES);
-        let [_, split] = self.strategies();
-        self.packed.is_none() && self.kernel(split).is_some() && counted
+        self.packed.is_none() && self.kernel(split(self.extents)).is_some() && counted
+    }
+
+    /// Channels of sequences of one length, and a kernel for that.
+    fn can_use_lanes(&self) -> bool {
+        let is_columns = strategies(self.extents).contains(&Strategy::Lanes);
+        is_columns && self.packed.is_none() && self.kernel(Strategy::Lanes).is_some()
+    }
+
+    /// Rule 5.
+    fn gains_by_lanes(&self, limits: &DeviceLimits) -> bool {
+        let Extents { outer, len, inner } = self.extents;
+        let warps = (outer * inner).div_ceil(WARP_THREADS * lanes::channels(self.element_bytes()));
+        let are_enough = warps >= WARPS_OF_LANES * limits.multiprocessors as usize;
+        len <= lanes::FEW_STEPS || len <= lanes::MOST_STEPS && are_enough
     }
 
     /// Bytes of an element; of a type without kernels, which has no plan, any number will do.
     fn element_bytes(&self) -> usize {
-        let kernel = self.kernel(self.strategies()[0]);
+        let kernel = self.kernel(whole(self.extents));
         kernel.map_or(size_of::<f32>(), |kernel| kernel.element_bytes)
     }
 
@@ -305,7 +338,7 @@ impl PlanBuilder {
         all
     }
 
-    /// Rule 5.
+    /// Rule 6.
     fn gains_by_splitting(&self, limits: &DeviceLimits) -> bool {
         let (units, tiles) = self.units_and_tiles();
         let multiprocessors = limits.multiprocessors.max(1) as usize;
@@ -455,6 +488,21 @@ impl PlanBuilder {
         })
     }
 
+    fn lanes(&self) -> Option<Launch> {
+        let Extents { outer, len, inner } = self.extents;
+        let kernel = self.kernel(Strategy::Lanes)?;
+        let numbers = [outer, len, inner].map(|number| number as u64);
+        Some(Launch {
+            kernel,
+            grid: grid(lanes::blocks(outer * inner, kernel.element_bytes) as u64)?,
+            block: lanes::THREADS as u32,
+            shared_bytes_used: 0,
+            shared_bytes: 0,
+            registers: lanes::registers(self.inputs()),
+            numbers: self.all_numbers(kernel, &numbers),
+        })
+    }
+
     fn split_rows(&self, limits: &DeviceLimits) -> Option<Launch> {
         let Extents { outer, len, .. } = self.extents;
         let kernel = self.kernel(Strategy::SplitRows)?;
@@ -540,6 +588,9 @@ struct Sequences {
     len: usize,
     inner: usize,
 }
+
+/// Warps of a multiprocessor that are enough for lanes to keep the memory busy.
+const WARPS_OF_LANES: usize = 4;
 
 /// Blocks for whole rows or strips that a multiprocessor can run at once.
 const BLOCKS_PER_MULTIPROCESSOR: usize = 2;
@@ -680,7 +731,7 @@ mod tests {
         let mut reached = Vec::new();
         for operation in operations() {
             for extents in [extents(3, 70000, 1), extents(3, 5000, 2)] {
-                for strategy in builder(operation, extents).strategies() {
+                for &strategy in builder(operation, extents).strategies() {
                     let builder = builder(operation, extents)
                         .options(Options::EXCLUSIVE)
                         .strategy(Some(strategy));
@@ -742,7 +793,7 @@ mod tests {
                     let sequences = if builder.is_masked { 1 } else { 7 };
                     let expected = (builder.is_masked, sequences);
                     assert_eq!(got, expected, "{builder:?}");
-                    let split = builder.strategy(Some(builder.strategies()[1]));
+                    let split = builder.strategy(Some(split(builder.extents)));
                     assert_eq!(split.build(&H200), None, "{split:?}");
                 }
             }
@@ -763,7 +814,7 @@ mod tests {
             for (inner, len) in [(1, 1), (3, 1), (1, 1 << 20), (3, 1 << 20)] {
                 let builder = PlanBuilder::new(operation, kernel.element, extents(2, len, inner))
                     .gradient(kernel.is_gradient);
-                let split = builder.layouts(Some(&layouts)).strategies()[1];
+                let split = split(builder.extents);
                 let split = builder.layouts(Some(&layouts)).strategy(Some(split));
                 assert_eq!(split.build(&H200), None, "{split:?}");
                 let dense = Layout::dense(extents(2, len, inner));
@@ -835,7 +886,7 @@ mod tests {
                             "{context}"
                         );
                     }
-                    let split = builder.strategy(Some(builder.strategies()[1]));
+                    let split = builder.strategy(Some(split(builder.extents)));
                     assert_eq!(split.build(limits).is_some(), can_split, "{split:?}");
                 }
             }
@@ -916,7 +967,7 @@ mod tests {
     fn scratch_memory_is_for_split_scans_alone() {
         for operation in operations() {
             for extents in [extents(3, 70000, 1), extents(3, 5000, 200)] {
-                let [whole, split] = builder(operation, extents).strategies();
+                let (whole, split) = (whole(extents), split(extents));
                 let words = |strategy| {
                     launches(builder(operation, extents).strategy(Some(strategy)), &H200).1
                 };
@@ -939,7 +990,8 @@ mod tests {
                 for builder in all.map(|extents| builder(operation, extents)) {
                     let plans = builder
                         .strategies()
-                        .map(|strategy| builder.strategy(Some(strategy)).build(limits));
+                        .iter()
+                        .map(|&strategy| builder.strategy(Some(strategy)).build(limits));
                     assert!(plans[0].is_some(), "{device}: {builder:?}");
                     for plan in plans.into_iter().flatten() {
                         let Plan::Scan { launches, .. } = &plan else {

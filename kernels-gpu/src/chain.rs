@@ -7,6 +7,7 @@
 use crate::monoid::Action;
 
 /// What enters the tiles of a sequence, one after the other.
+#[derive(Clone, Copy)]
 pub struct Chain<M: Action, const GROUP: usize> {
     /// What enters the group.
     base: M::Carry,

@@ -5,6 +5,7 @@ use crate::{
     arrays::Arrays,
     columns::scan_columns,
     direction::{Direction, Forward, Order, Reverse},
+    lanes::scan_lanes,
     layout::Layout,
     monoid::{Affine, Carry, Gradient, Restarting, Step, Sum},
     rows::scan_rows,
@@ -12,6 +13,7 @@ use crate::{
     split_rows::scan_split_rows,
     tiling::{
         columns::lane_channels,
+        lanes,
         rows::{subtiles, vector},
         split_columns,
     },
@@ -64,6 +66,8 @@ pub enum Strategy {
     /// Steps lie `inner` elements apart, a block scans a strip of channels: [`scan_columns`], with the numbers
     /// (outer, len, inner, stages, flags, options).
     Columns,
+    /// Steps lie `inner` elements apart, a lane scans its channels alone: [`scan_lanes`], with the numbers (outer, len, inner, options).
+    Lanes,
     /// Steps are neighbours, many blocks scan a row: [`scan_split_rows`], with the numbers (rows, len, options).
     SplitRows,
     /// Steps lie `inner` elements apart, many blocks scan a strip: [`scan_split_columns`], with the numbers
@@ -184,6 +188,7 @@ macro_rules! kernels {
     // The numbers of a strategy, in order, given to another rule.
     (@numbers Rows $($rest:tt)*) => { kernels! { @layouts (rows len flags options) $($rest)* } };
     (@numbers Columns $($rest:tt)*) => { kernels! { @layouts (outer len inner stages flags options) $($rest)* } };
+    (@numbers Lanes false $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner options) () $($rest)* } };
     (@numbers SplitRows false $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len options) () $($rest)* } };
     (@numbers SplitColumns false $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner options) () $($rest)* } };
     // Those of layouts: with a mask, of `MOST_INPUTS` of them.
@@ -207,6 +212,9 @@ macro_rules! kernels {
     };
     (@kernel $outputs:tt $inputs:tt $element:ident Columns $is_masked:tt $($rest:tt)*) => {
         kernels!(@numbers Columns $is_masked function $outputs $inputs $element scan_columns [OUTPUTS] [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
+    };
+    (@kernel $outputs:tt $inputs:tt $element:ident Lanes $is_masked:tt $($rest:tt)*) => {
+        kernels!(@numbers Lanes $is_masked function $outputs $inputs $element scan_lanes [OUTPUTS] [] [{ lanes::channels(size_of::<$element>()) }] $($rest)*);
     };
     (@kernel $outputs:tt $inputs:tt $element:ident SplitRows $is_masked:tt $($rest:tt)*) => {
         kernels!(@numbers SplitRows $is_masked function $outputs $inputs $element scan_split_rows [] [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
@@ -281,12 +289,14 @@ kernels! {
     f32 f32 {
         Rows false Cumsum Sum<f32>, [x], cumsum_rows_f32 reverse_cumsum_rows_f32;
         Columns false Cumsum Sum<f32>, [x], cumsum_columns_f32 reverse_cumsum_columns_f32;
+        Lanes false Cumsum Sum<f32>, [x], cumsum_lanes_f32 reverse_cumsum_lanes_f32;
         SplitRows false Cumsum Sum<f32>, [x], cumsum_split_rows_f32 reverse_cumsum_split_rows_f32;
         SplitColumns false Cumsum Sum<f32>, [x], cumsum_split_columns_f32 reverse_cumsum_split_columns_f32;
         Rows true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_rows_f32 reverse_cumsum_masked_rows_f32;
         Columns true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_columns_f32 reverse_cumsum_masked_columns_f32;
         Rows false AffineScan Affine<f32>, [a b], affine_scan_rows_f32 reverse_affine_scan_rows_f32;
         Columns false AffineScan Affine<f32>, [a b], affine_scan_columns_f32 reverse_affine_scan_columns_f32;
+        Lanes false AffineScan Affine<f32>, [a b], affine_scan_lanes_f32 reverse_affine_scan_lanes_f32;
         SplitRows false AffineScan Affine<f32>, [a b], affine_scan_split_rows_f32 reverse_affine_scan_split_rows_f32;
         SplitColumns false AffineScan Affine<f32>, [a b], affine_scan_split_columns_f32 reverse_affine_scan_split_columns_f32;
         Rows true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_rows_f32 reverse_affine_scan_masked_rows_f32;
@@ -300,12 +310,14 @@ kernels! {
     f64 f64 {
         Rows false Cumsum Sum<f64>, [x], cumsum_rows_f64 reverse_cumsum_rows_f64;
         Columns false Cumsum Sum<f64>, [x], cumsum_columns_f64 reverse_cumsum_columns_f64;
+        Lanes false Cumsum Sum<f64>, [x], cumsum_lanes_f64 reverse_cumsum_lanes_f64;
         SplitRows false Cumsum Sum<f64>, [x], cumsum_split_rows_f64 reverse_cumsum_split_rows_f64;
         SplitColumns false Cumsum Sum<f64>, [x], cumsum_split_columns_f64 reverse_cumsum_split_columns_f64;
         Rows true Cumsum Restarting<Sum<f64>>, [x], cumsum_masked_rows_f64 reverse_cumsum_masked_rows_f64;
         Columns true Cumsum Restarting<Sum<f64>>, [x], cumsum_masked_columns_f64 reverse_cumsum_masked_columns_f64;
         Rows false AffineScan Affine<f64>, [a b], affine_scan_rows_f64 reverse_affine_scan_rows_f64;
         Columns false AffineScan Affine<f64>, [a b], affine_scan_columns_f64 reverse_affine_scan_columns_f64;
+        Lanes false AffineScan Affine<f64>, [a b], affine_scan_lanes_f64 reverse_affine_scan_lanes_f64;
         SplitRows false AffineScan Affine<f64>, [a b], affine_scan_split_rows_f64 reverse_affine_scan_split_rows_f64;
         SplitColumns false AffineScan Affine<f64>, [a b], affine_scan_split_columns_f64 reverse_affine_scan_split_columns_f64;
         Rows true AffineScan Restarting<Affine<f64>>, [a b], affine_scan_masked_rows_f64 reverse_affine_scan_masked_rows_f64;
@@ -319,12 +331,14 @@ kernels! {
     F16 f16 {
         Rows false Cumsum Sum<f32>, [x], cumsum_rows_f16 reverse_cumsum_rows_f16;
         Columns false Cumsum Sum<f32>, [x], cumsum_columns_f16 reverse_cumsum_columns_f16;
+        Lanes false Cumsum Sum<f32>, [x], cumsum_lanes_f16 reverse_cumsum_lanes_f16;
         SplitRows false Cumsum Sum<f32>, [x], cumsum_split_rows_f16 reverse_cumsum_split_rows_f16;
         SplitColumns false Cumsum Sum<f32>, [x], cumsum_split_columns_f16 reverse_cumsum_split_columns_f16;
         Rows true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_rows_f16 reverse_cumsum_masked_rows_f16;
         Columns true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_columns_f16 reverse_cumsum_masked_columns_f16;
         Rows false AffineScan Affine<f32>, [a b], affine_scan_rows_f16 reverse_affine_scan_rows_f16;
         Columns false AffineScan Affine<f32>, [a b], affine_scan_columns_f16 reverse_affine_scan_columns_f16;
+        Lanes false AffineScan Affine<f32>, [a b], affine_scan_lanes_f16 reverse_affine_scan_lanes_f16;
         SplitRows false AffineScan Affine<f32>, [a b], affine_scan_split_rows_f16 reverse_affine_scan_split_rows_f16;
         SplitColumns false AffineScan Affine<f32>, [a b], affine_scan_split_columns_f16 reverse_affine_scan_split_columns_f16;
         Rows true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_rows_f16 reverse_affine_scan_masked_rows_f16;
@@ -338,12 +352,14 @@ kernels! {
     BF16 bf16 {
         Rows false Cumsum Sum<f32>, [x], cumsum_rows_bf16 reverse_cumsum_rows_bf16;
         Columns false Cumsum Sum<f32>, [x], cumsum_columns_bf16 reverse_cumsum_columns_bf16;
+        Lanes false Cumsum Sum<f32>, [x], cumsum_lanes_bf16 reverse_cumsum_lanes_bf16;
         SplitRows false Cumsum Sum<f32>, [x], cumsum_split_rows_bf16 reverse_cumsum_split_rows_bf16;
         SplitColumns false Cumsum Sum<f32>, [x], cumsum_split_columns_bf16 reverse_cumsum_split_columns_bf16;
         Rows true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_rows_bf16 reverse_cumsum_masked_rows_bf16;
         Columns true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_columns_bf16 reverse_cumsum_masked_columns_bf16;
         Rows false AffineScan Affine<f32>, [a b], affine_scan_rows_bf16 reverse_affine_scan_rows_bf16;
         Columns false AffineScan Affine<f32>, [a b], affine_scan_columns_bf16 reverse_affine_scan_columns_bf16;
+        Lanes false AffineScan Affine<f32>, [a b], affine_scan_lanes_bf16 reverse_affine_scan_lanes_bf16;
         SplitRows false AffineScan Affine<f32>, [a b], affine_scan_split_rows_bf16 reverse_affine_scan_split_rows_bf16;
         SplitColumns false AffineScan Affine<f32>, [a b], affine_scan_split_columns_bf16 reverse_affine_scan_split_columns_bf16;
         Rows true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_rows_bf16 reverse_affine_scan_masked_rows_bf16;
@@ -357,6 +373,7 @@ kernels! {
     i32 i32 {
         Rows false Cumsum Sum<i32>, [x], cumsum_rows_i32 reverse_cumsum_rows_i32;
         Columns false Cumsum Sum<i32>, [x], cumsum_columns_i32 reverse_cumsum_columns_i32;
+        Lanes false Cumsum Sum<i32>, [x], cumsum_lanes_i32 reverse_cumsum_lanes_i32;
         SplitRows false Cumsum Sum<i32>, [x], cumsum_split_rows_i32 reverse_cumsum_split_rows_i32;
         SplitColumns false Cumsum Sum<i32>, [x], cumsum_split_columns_i32 reverse_cumsum_split_columns_i32;
         Rows true Cumsum Restarting<Sum<i32>>, [x], cumsum_masked_rows_i32 reverse_cumsum_masked_rows_i32;
@@ -365,6 +382,7 @@ kernels! {
     i64 i64 {
         Rows false Cumsum Sum<i64>, [x], cumsum_rows_i64 reverse_cumsum_rows_i64;
         Columns false Cumsum Sum<i64>, [x], cumsum_columns_i64 reverse_cumsum_columns_i64;
+        Lanes false Cumsum Sum<i64>, [x], cumsum_lanes_i64 reverse_cumsum_lanes_i64;
         SplitRows false Cumsum Sum<i64>, [x], cumsum_split_rows_i64 reverse_cumsum_split_rows_i64;
         SplitColumns false Cumsum Sum<i64>, [x], cumsum_split_columns_i64 reverse_cumsum_split_columns_i64;
         Rows true Cumsum Restarting<Sum<i64>>, [x], cumsum_masked_rows_i64 reverse_cumsum_masked_rows_i64;
@@ -373,12 +391,14 @@ kernels! {
     Complex32 c64 {
         Rows false Cumsum Sum<Complex32>, [x], cumsum_rows_c64 reverse_cumsum_rows_c64;
         Columns false Cumsum Sum<Complex32>, [x], cumsum_columns_c64 reverse_cumsum_columns_c64;
+        Lanes false Cumsum Sum<Complex32>, [x], cumsum_lanes_c64 reverse_cumsum_lanes_c64;
         SplitRows false Cumsum Sum<Complex32>, [x], cumsum_split_rows_c64 reverse_cumsum_split_rows_c64;
         SplitColumns false Cumsum Sum<Complex32>, [x], cumsum_split_columns_c64 reverse_cumsum_split_columns_c64;
         Rows true Cumsum Restarting<Sum<Complex32>>, [x], cumsum_masked_rows_c64 reverse_cumsum_masked_rows_c64;
         Columns true Cumsum Restarting<Sum<Complex32>>, [x], cumsum_masked_columns_c64 reverse_cumsum_masked_columns_c64;
         Rows false AffineScan Affine<Complex32>, [a b], affine_scan_rows_c64 reverse_affine_scan_rows_c64;
         Columns false AffineScan Affine<Complex32>, [a b], affine_scan_columns_c64 reverse_affine_scan_columns_c64;
+        Lanes false AffineScan Affine<Complex32>, [a b], affine_scan_lanes_c64 reverse_affine_scan_lanes_c64;
         SplitRows false AffineScan Affine<Complex32>, [a b], affine_scan_split_rows_c64 reverse_affine_scan_split_rows_c64;
         SplitColumns false AffineScan Affine<Complex32>, [a b], affine_scan_split_columns_c64 reverse_affine_scan_split_columns_c64;
         Rows true AffineScan Restarting<Affine<Complex32>>, [a b], affine_scan_masked_rows_c64 reverse_affine_scan_masked_rows_c64;

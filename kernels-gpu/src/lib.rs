@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`entry`] | the kernels by name, and the order of their arguments |
 //! | [`rows`], [`columns`] | the strategies for whole sequences, a block each; also for gradients |
+//! | [`lanes`] | the strategy for many short sequences, which a lane takes through all steps |
 //! | [`split_rows`], [`split_columns`] | the strategies for few long sequences, whose tiles all blocks share; in columns also for gradients |
 //! | [`look_back`] | how blocks that share a row learn what enters their tiles |
 //! | [`sharing`] | tickets for tiles, and what blocks publish |
@@ -25,6 +26,7 @@ pub mod chain;
 pub mod columns;
 pub mod direction;
 pub mod entry;
+pub mod lanes;
 pub mod layout;
 pub mod look_back;
 pub mod monoid;

@@ -172,12 +172,11 @@ impl<
         self
     }
 
-    /// Whether every access to the steps before position `end` can be of whole vectors.
+    /// Whether all channels and steps before position `end` are there.
     #[inline(always)]
     #[must_use]
     pub fn is_whole(&self, end: usize) -> bool {
-        let aligned = self.aligned_inputs && self.aligned_outputs;
-        aligned && self.channels == W * C && end <= self.len
+        self.channels == W * C && end <= self.len
     }
 
     /// The strip with these initial states of the lane's channels, for a backward scan.
@@ -209,6 +208,9 @@ impl<
         carries
     }
 
+    /// Whether an element can be copied asynchronously, and there are registers for one more way to copy whole steps.
+    const COPIES_ELEMENTS: bool = size_of::<E>() >= size_of::<u32>() && !S::IS_BACKWARD;
+
     /// Where in an input's stage a row begins that is the first of some [`STEPS`].
     #[inline(always)]
     fn at(row: usize) -> usize {
@@ -236,8 +238,10 @@ impl<
         unsafe {
             if S::IS_MASKED {
                 self.copy_each::<ROWS>(position, count, whole, stage, row, lane);
-            } else if whole {
-                self.copy_whole::<ROWS>(position, count, stage, row, lane);
+            } else if whole && self.aligned_inputs {
+                self.copy_whole::<ROWS, V>(position, count, stage, row, lane);
+            } else if whole && Self::COPIES_ELEMENTS {
+                self.copy_whole::<ROWS, 1>(position, count, stage, row, lane);
             } else if self.aligned_inputs {
                 self.copy_guarded::<ROWS, V>(position, count, stage, row, lane);
             } else {
@@ -247,10 +251,10 @@ impl<
     }
 
     /// # Safety
-    /// As [`copy`](Self::copy), of whole vectors.
+    /// As [`copy`](Self::copy), where the steps are whole; vectors of `N` channels are aligned.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn copy_whole<const ROWS: usize>(
+    unsafe fn copy_whole<const ROWS: usize, const N: usize>(
         &self,
         position: usize,
         count: usize,
@@ -258,13 +262,19 @@ impl<
         row: usize,
         lane: usize,
     ) {
-        // Steps that the warp copies in one access.
-        let at_once = const {
-            let at_once = WARP_THREADS * V / (W * C);
-            assert!((W * C).is_multiple_of(V) && STEPS.is_multiple_of(at_once));
-            at_once
+        // Steps that the warp copies in one access, or accesses for a step.
+        let (at_once, accesses) = const {
+            let (access, step) = (WARP_THREADS * N, W * C);
+            assert!(step.is_multiple_of(N));
+            if access > step {
+                assert!(access.is_multiple_of(step) && STEPS.is_multiple_of(access / step));
+                (access / step, 1)
+            } else {
+                assert!(step.is_multiple_of(access));
+                (1, step / access)
+            }
         };
-        let (step, channel) = (lane * V / (W * C), lane * V % (W * C));
+        let (step, channel) = (lane * N / (W * C), lane * N % (W * C));
         let first = index::<D>(position + step, 1, self.len) * self.inner + channel;
         let to = Self::at(row) + step * (W * C) + channel;
         let mut t = 0;
@@ -277,8 +287,13 @@ impl<
             while k < I {
                 let from = if S::IS_OF_NEXT[k] { next } else { from };
                 let to = k * const { stage_of(ROWS, W, C) } + to + t * (W * C);
-                // SAFETY: the vector lies in the strip and in the stage, and is aligned, since the steps are whole.
-                unsafe { stage.copy_async::<V>(to, self.inputs[k], from) };
+                let mut access = 0;
+                while access < accesses {
+                    let ahead = access * (WARP_THREADS * N);
+                    // SAFETY: the vector lies in the strip and in the stage, since the steps are whole, and is aligned, says the caller.
+                    unsafe { stage.copy_async::<N>(to + ahead, self.inputs[k], from + ahead) };
+                    access += 1;
+                }
                 k += 1;
             }
             t += at_once;
@@ -347,7 +362,7 @@ impl<
             unsafe {
                 // A gradient has no registers for one more way to do it.
                 if whole && !S::IS_BACKWARD {
-                    self.copy_whole::<ROWS>(position, count, stage, row, lane);
+                    self.copy_whole::<ROWS, V>(position, count, stage, row, lane);
                 } else {
                     self.copy_guarded::<ROWS, V>(position, count, stage, row, lane);
                 }
@@ -494,14 +509,14 @@ impl<
     ) {
         let channel = lane * C;
         let mut t = 0;
-        if whole {
+        if whole && self.aligned_outputs {
             let first = index::<D>(position, 1, self.len) * self.inner + channel;
             while t < STEPS {
                 let at = first_of::<D>(first, t * self.inner, 1);
                 let elements = S::emit(results[t]);
                 let mut o = 0;
                 while o < O {
-                    // SAFETY: the steps lie in the strip, and their address is aligned, since they are whole.
+                    // SAFETY: the steps lie in the strip, since they are whole, and their address is aligned.
                     unsafe {
                         self.outputs[o].write_vector_streaming(at, elements[o]);
                     }

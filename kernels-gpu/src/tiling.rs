@@ -289,6 +289,39 @@ pub mod columns {
     }
 }
 
+/// The tiling of [`scan_lanes`](crate::lanes::scan_lanes): a lane takes its channels through all steps, in runs and tiles as those of
+/// [`columns`].
+pub mod lanes {
+    use super::{ACCESS_BYTES, columns};
+
+    /// Channels of a lane, for elements of so many bytes: those of the widest access, or as many as there are registers for.
+    #[must_use]
+    pub const fn channels(element_bytes: usize) -> usize {
+        if element_bytes < size_of::<u32>() {
+            ACCESS_BYTES / size_of::<u32>()
+        } else {
+            ACCESS_BYTES / element_bytes
+        }
+    }
+    /// Threads of a block. Its warps have nothing to do with each other.
+    pub const THREADS: usize = 128;
+    /// The most registers that a thread may have, for an operator with so many inputs: so many that enough warps fit to keep the memory busy.
+    #[must_use]
+    pub const fn registers(inputs: usize) -> u32 {
+        super::registers(if inputs == 1 { 16 } else { 16 })
+    }
+    /// The most steps of sequences for which this is the fastest way, if there are enough of them.
+    pub const MOST_STEPS: usize = columns::TILE;
+    /// Sequences of at most so many steps leave nothing to share between lanes.
+    pub const FEW_STEPS: usize = columns::STEPS;
+
+    /// Blocks for so many sequences.
+    #[must_use]
+    pub const fn blocks(sequences: usize, element_bytes: usize) -> usize {
+        sequences.div_ceil(THREADS * channels(element_bytes))
+    }
+}
+
 /// What split scans have in common: see [`sharing`](crate::sharing).
 pub mod sharing {
     /// Words of shared memory for a ticket's tile.

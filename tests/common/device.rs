@@ -8,7 +8,7 @@ use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::memory::{CopyDestination, DeviceBuffer};
 use ptxscan::gpu::{DeviceOptions, DeviceView, DeviceViewMut, Gpu, Graph, Prepared};
 use ptxscan::half::bf16;
-use ptxscan::plan::{Strategy, strategies};
+use ptxscan::plan::{Strategy, split, whole};
 use ptxscan::{Element, Error, Inclusion, Layout, Operation, Options, extents};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -635,8 +635,9 @@ pub fn graph(gpu: &Gpu) -> Checked {
     };
     for operation in OPERATIONS {
         for shape in [[3, 100_000, 1], [2, 3000, 40]] {
-            let [whole, split] = strategies(extents::<f32>(operation, &shape, 1)?);
-            for strategy in [Some(whole), can_split(gpu).then_some(split)]
+            let extents = extents::<f32>(operation, &shape, 1)?;
+            let split = can_split(gpu).then(|| split(extents));
+            for strategy in [Some(whole(extents)), split]
                 .into_iter()
                 .flatten()
             {

@@ -12,7 +12,7 @@ use ptxscan::gpu::{
     DeviceBackwardOptions, DeviceView, DeviceViewMut, Gpu, Graph, PreparedBackward,
 };
 use ptxscan::half::bf16;
-use ptxscan::plan::strategies;
+use ptxscan::plan::split;
 use ptxscan::{
     BackwardOptions, Cpu, Direction, Element, Error, Layout, Operation, Operator, extents,
 };
@@ -491,8 +491,7 @@ pub fn errors(gpu: &Gpu) -> Checked {
     expect(got, &Error::UnsupportedElement { operation, element })?;
     // Gradients of rows are not split.
     let extents = extents::<f32>(operation, &[6, 1], 0)?;
-    let [_, split] = strategies(extents);
-    let got = gpu.prepare_backward(direction, &[6, 1], 0, &plain(), Some(split));
+    let got = gpu.prepare_backward(direction, &[6, 1], 0, &plain(), Some(split(extents)));
     expect(got, &Error::NoPlan { operation, extents })?;
     Ok(())
 }

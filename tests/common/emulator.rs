@@ -11,7 +11,7 @@ use cuda_std::emulator::{Launch, Memory, Report, Site};
 use cuda_std::{BF16, Complex32, F16, Global, Scalar};
 use ptxscan::half::{bf16, f16};
 use ptxscan::num_complex::Complex;
-use ptxscan::plan::{self, DeviceLimits, Packed, Plan, PlanBuilder};
+use ptxscan::plan::{self, DeviceLimits, Packed, Plan, PlanBuilder, Strategy};
 use ptxscan::{Direction, Element, Extents, Operation, Operator};
 use ptxscan_kernels::entry::call as call_kernel;
 use rand::rngs::StdRng;
@@ -87,7 +87,7 @@ pub fn plans(call: &Call, gradient: bool) -> Checked<Vec<Plan>> {
     let mut plans = Vec::new();
     let first = call.extents().elements();
     for device in (0..DEVICES.len()).map(|k| DEVICES[(first + k) % DEVICES.len()]) {
-        for strategy in builder.strategies() {
+        for &strategy in builder.strategies() {
             match builder.strategy(Some(strategy)).build(&device) {
                 Some(plan @ Plan::Scan { .. }) => plans.push(plan),
                 Some(_) => return Ok(Vec::new()),
@@ -298,21 +298,22 @@ where
     Ok((out, last, reports))
 }
 
-/// Any combination of options on elements of a type gives what the reference gives, with whole or with split sequences.
-pub fn any_options<T: Tested<State: Tested + Emulated> + Emulated>(split: bool) -> Checked {
+/// Any combination of options on elements of a type gives what the reference gives, with such a strategy.
+pub fn any_options<T: Tested<State: Tested + Emulated> + Emulated>(
+    strategy: fn(Extents) -> Strategy,
+) -> Checked {
     const CASES: u32 = 16;
-    options::scans::<T>(CASES, false, |scan| emulate_scan(scan, split))
+    options::scans::<T>(CASES, false, |scan| emulate_scan(scan, strategy))
 }
 
 /// As [`any_options`], of inputs of any layouts.
 pub fn any_layouts<T: Tested<State: Tested + Emulated> + Emulated>() -> Checked {
     const CASES: u32 = 24;
-    options::scans::<T>(CASES, true, |scan| emulate_scan(scan, false))
+    options::scans::<T>(CASES, true, |scan| emulate_scan(scan, plan::whole))
 }
 
-/// The plan for whole or for split sequences, if there is one, else what the rules say.
-fn planned(builder: &PlanBuilder, split: bool, device: &DeviceLimits) -> Checked<Plan> {
-    let strategy = builder.strategies()[usize::from(split)];
+/// The plan with a strategy, if there is one, else what the rules say.
+fn planned(builder: &PlanBuilder, strategy: Strategy, device: &DeviceLimits) -> Checked<Plan> {
     let plan = builder.strategy(Some(strategy)).build(device);
     // What the smaller device cannot split, the larger one can.
     let plan = plan.or_else(|| builder.strategy(Some(strategy)).build(&DEVICES[0]));
@@ -322,7 +323,7 @@ fn planned(builder: &PlanBuilder, split: bool, device: &DeviceLimits) -> Checked
 
 fn emulate_scan<T: Tested<State: Tested + Emulated> + Emulated>(
     scan: Scan<'_, T>,
-    split: bool,
+    strategy: fn(Extents) -> Strategy,
 ) -> Checked<Option<Scanned<T>>> {
     let options = plan::Options::INITIAL
         .only_if(scan.initial.is_some())
@@ -335,7 +336,7 @@ fn emulate_scan<T: Tested<State: Tested + Emulated> + Emulated>(
         .layouts(scan.layouts)
         .packed(packed);
     let device = &DEVICES[(scan.seed % 2) as usize];
-    let plan = planned(&builder, split, device)?;
+    let plan = planned(&builder, strategy(scan.extents), device)?;
     if plan == Plan::Nothing {
         return Ok(None);
     }
@@ -449,7 +450,7 @@ pub fn signed_zeros() -> Checked {
         a[first * inner..][..inner].fill(-1.0);
         let inputs = vec![a, vec![-0.0; elements]];
         let builder = PlanBuilder::new(operation, "f32", extents).options(plan::Options::INITIAL);
-        for strategy in builder.strategies() {
+        for &strategy in builder.strategies() {
             let plan = builder.strategy(Some(strategy)).build(&DEVICES[0]);
             let plan = plan.ok_or("there is no plan")?;
             let arrays = Arrays {
@@ -465,21 +466,23 @@ pub fn signed_zeros() -> Checked {
     Ok(())
 }
 
-/// The gradient with any combination of options, of elements of a type, is what the reference gives, with whole or with split sequences.
-pub fn any_gradient<T: Tested<State: Tested + Emulated> + Emulated>(split: bool) -> Checked {
+/// The gradient with any combination of options, of elements of a type, is what the reference gives, with such a strategy.
+pub fn any_gradient<T: Tested<State: Tested + Emulated> + Emulated>(
+    strategy: fn(Extents) -> Strategy,
+) -> Checked {
     const CASES: u32 = 24;
-    options::gradients::<T>(CASES, false, |gradient| emulate_gradient(gradient, split))
+    options::gradients::<T>(CASES, false, |gradient| emulate_gradient(gradient, strategy))
 }
 
 /// As [`any_gradient`], of inputs of any layouts.
 pub fn any_layouts_gradient<T: Tested<State: Tested + Emulated> + Emulated>() -> Checked {
     const CASES: u32 = 16;
-    options::gradients::<T>(CASES, true, |gradient| emulate_gradient(gradient, false))
+    options::gradients::<T>(CASES, true, |gradient| emulate_gradient(gradient, plan::whole))
 }
 
 fn emulate_gradient<T: Tested<State: Tested + Emulated> + Emulated>(
     gradient: options::Gradient<'_, T>,
-    split: bool,
+    strategy: fn(Extents) -> Strategy,
 ) -> Checked<Option<Gradients<T>>> {
     let options = plan::Options::INITIAL
         .only_if(gradient.initial.is_some())
@@ -493,7 +496,7 @@ fn emulate_gradient<T: Tested<State: Tested + Emulated> + Emulated>(
         .masked(gradient.mask.is_some())
         .layouts(gradient.layouts.map(<[_; 3]>::as_slice))
         .packed(gradient.boundaries.map(Packed::between));
-    let plan = planned(&builder, split, device)?;
+    let plan = planned(&builder, strategy(gradient.extents), device)?;
     if plan == Plan::Nothing {
         return Ok(None);
     }

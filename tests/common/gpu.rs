@@ -8,7 +8,7 @@ use ptxscan::gpu::cust::context::CurrentContext;
 use ptxscan::gpu::cust::memory::DeviceBuffer;
 use ptxscan::gpu::cust::stream::{Stream, StreamFlags};
 use ptxscan::gpu::{DeviceOptions, DeviceView, DeviceViewMut, Gpu};
-use ptxscan::plan::{PlanBuilder, strategies};
+use ptxscan::plan::{self, PlanBuilder, Strategy};
 use ptxscan::{Element, Engine, Extents, Operation, Operator};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -64,13 +64,13 @@ impl Backend for HostSlices {
 /// Views of device buffers, on a stream of the caller's.
 struct DeviceViews {
     gpu: &'static Gpu,
-    /// Whether sequences are split, whatever the rules say, and the plan is run twice.
-    split: bool,
+    /// The strategy, whatever the rules say; the plan is then run twice.
+    forced: Option<fn(Extents) -> Strategy>,
 }
 
 pub fn device() -> Result<&'static dyn Backend, String> {
     static DEVICE: OnceLock<DeviceViews> = OnceLock::new();
-    gpu().map(|gpu| DEVICE.get_or_init(|| DeviceViews { gpu, split: false }) as &dyn Backend)
+    gpu().map(|gpu| DEVICE.get_or_init(|| DeviceViews { gpu, forced: None }) as &dyn Backend)
 }
 
 /// Whether a block has as much shared memory as split scans of f32 ask for.
@@ -79,10 +79,9 @@ pub fn can_split(gpu: &Gpu) -> bool {
         .into_iter()
         .all(|[outer, len, inner]| {
             let extents = Extents { outer, len, inner };
-            let [_, strategy] = strategies(extents);
             let builder = PlanBuilder::new(Operation::AFFINE_SCAN, f32::KERNEL_NAME, extents);
             builder
-                .strategy(Some(strategy))
+                .strategy(Some(plan::split(extents)))
                 .build(gpu.limits())
                 .is_some()
         })
@@ -94,7 +93,15 @@ pub fn split() -> Result<&'static dyn Backend, String> {
     if !can_split(gpu) {
         return Err("the GPU lacks the shared memory for split scans of f32".into());
     }
-    Ok(SPLIT.get_or_init(|| DeviceViews { gpu, split: true }))
+    let forced = Some(plan::split as fn(_) -> _);
+    Ok(SPLIT.get_or_init(|| DeviceViews { gpu, forced }))
+}
+
+/// A lane for a few channels.
+pub fn lanes() -> Result<&'static dyn Backend, String> {
+    static LANES: OnceLock<DeviceViews> = OnceLock::new();
+    let forced = Some(super::lanes as fn(_) -> _);
+    gpu().map(|gpu| LANES.get_or_init(|| DeviceViews { gpu, forced }) as &dyn Backend)
 }
 
 /// The GPU as an engine.
@@ -169,15 +176,17 @@ impl Backend for DeviceViews {
         let stream = new_stream()?;
         let views: Vec<_> = inputs.iter().map(Guarded::view).collect();
         let extents = call.extents();
-        if self.split && extents.elements() > 0 && extents.len > 1 {
-            let [_, strategy] = strategies(extents);
+        let forced = self
+            .forced
+            .filter(|_| extents.elements() > 0 && extents.len > 1);
+        if let Some(forced) = forced {
             let plain = DeviceOptions::new;
             let mut prepared = self.gpu.prepare(
                 call.operation,
                 call.shape,
                 call.axis,
                 &plain(),
-                Some(strategy),
+                Some(forced(extents)),
             )?;
             for _ in 0..2 {
                 prepared.run(&views, plain(), output.view_mut(), &stream)?;

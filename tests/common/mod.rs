@@ -20,6 +20,8 @@ pub mod options;
 
 pub use libtest_mimic::{Completion, Failed, Trial};
 
+#[cfg(feature = "cuda")]
+use ptxscan::plan::{self, Strategy};
 use ptxscan::{Cpu, Extents, Operation, Operator, extents, reference};
 
 /// What a test gives: the message of a failure says with which input.
@@ -31,6 +33,16 @@ pub const OPERATIONS: [Operation; 4] = [
     Operation::AFFINE_SCAN,
     Operation::REVERSE_AFFINE_SCAN,
 ];
+
+/// The strategy of lanes, where there are columns.
+#[cfg(feature = "cuda")]
+pub fn lanes(extents: Extents) -> Strategy {
+    if plan::strategies(extents).contains(&Strategy::Lanes) {
+        Strategy::Lanes
+    } else {
+        plan::whole(extents)
+    }
+}
 
 /// A scan to be carried out.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use super::runner::{Choice, shortage};
 use super::small;
 use super::{BackendChoice, Failure, Outcome, Result, command_name, complain, npy, startup, sweep};
 use clap::ValueEnum;
-use ptxscan::plan::strategies;
+use ptxscan::plan::{self, Strategy};
 use ptxscan::{Engine, Operation, Operator};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -108,6 +108,8 @@ enum StrategyChoice {
     Whole,
     /// All blocks share its tiles
     Split,
+    /// A lane takes a few channels of columns
+    Lanes,
 }
 
 /// A row of the results.
@@ -167,10 +169,10 @@ impl Row {
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
     let mut cases = arguments.cases()?;
     for case in &mut cases {
-        let [whole, split] = strategies(case.extents);
         case.strategy = arguments.strategy.map(|choice| match choice {
-            StrategyChoice::Whole => whole,
-            StrategyChoice::Split => split,
+            StrategyChoice::Whole => plan::whole(case.extents),
+            StrategyChoice::Split => plan::split(case.extents),
+            StrategyChoice::Lanes => Strategy::Lanes,
         });
     }
     if let Some(path) = &arguments.json {

@@ -312,10 +312,10 @@ impl<'a, T: Measured<State: Measured>> GpuRunner<'a, T> {
 
 impl<T: Measured<State: Measured>> Runner for GpuRunner<'_, T> {
     fn choices(&mut self, case: &Case) -> Result<Vec<Choice>> {
-        let [whole, split] = strategies(case.extents);
         let mut plans: Vec<Plan> = Vec::new();
         let mut choices = Vec::new();
-        for strategy in [None, Some(whole), Some(split)] {
+        let all = strategies(case.extents).iter().copied();
+        for strategy in std::iter::once(None).chain(all.map(Some)) {
             let plan = match self.prepare(case, strategy) {
                 Err(Error::NoPlan { .. }) if strategy.is_some() => continue,
                 prepared => prepared?.plan().clone(),
@@ -389,6 +389,7 @@ fn name(plan: &Plan) -> &'static str {
         Plan::Scan { launches, .. } => match launches[0].kernel.strategy {
             Strategy::Rows => "rows",
             Strategy::Columns => "columns",
+            Strategy::Lanes => "lanes",
             Strategy::SplitRows => "split rows",
             Strategy::SplitColumns => "split columns",
         },
