@@ -10,8 +10,8 @@ use common::data::{self, Data, uniform};
 use common::emulator::Emulator;
 use common::expected::{Accuracy, compare, kernel_depth};
 use common::gpu::{
-    CANARY, all_memory, device, engine as gpu_engine, gpu, gradient, host, little_memory,
-    new_stream, split, lanes,
+    CANARY, all_memory, device, engine as gpu_engine, gpu, gradient, host, lanes, little_memory,
+    new_stream, split,
 };
 use common::{
     Backend, Checked, Completion, OPERATIONS, Trial, checks, device as on_device,

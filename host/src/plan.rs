@@ -12,8 +12,9 @@
 //!    blocks as the device can run at once ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]), if a block has as much shared memory,
 //!    if the sequences are not packed, and if there are kernels for that: there are none for masks and layouts, and none that split the
 //!    rows of a gradient. What either would take is reckoned in tiles: those that a block scans one after another, twice as long where two
-//!    blocks share a multiprocessor; against all tiles divided by the multiprocessors, and some to get under way. A second launch, of the
-//!    strategy for whole rows or strips, then scans those in which infinities or NaNs were met.
+//!    blocks share a multiprocessor, and in the last wave as long as the memory takes for all of them; against all tiles divided by the
+//!    multiprocessors, and some to get under way. A second launch, of the strategy for whole rows or strips, then scans those in which
+//!    infinities or NaNs were met.
 //!
 //! [`PlanBuilder::strategy`] overrides the choice. The results are the same, to the bit.
 
@@ -348,16 +349,17 @@ impl PlanBuilder {
             COLUMNS_COST
         };
         let at_once = BLOCKS_PER_MULTIPROCESSOR * multiprocessors;
+        let share = |units: usize| units as f64 / multiprocessors as f64;
         let (waves, rest) = (units / at_once, units % at_once);
         let last = match rest {
             0 => 0.0,
-            _ if rest > multiprocessors => BLOCKS_PER_MULTIPROCESSOR as f64,
-            _ => cost.alone,
+            _ => share(rest).max(cost.alone),
         };
         let tail = if waves > 0 { cost.tail } else { 0.0 };
         let whole = tiles as f64 * ((BLOCKS_PER_MULTIPROCESSOR * waves) as f64 + last + tail);
-        let each = (units as f64 * tiles as f64) / multiprocessors as f64;
-        cost.split * each + cost.start < whole
+        let [of_one, of_more] = cost.split;
+        let split = if self.inputs() == 1 { of_one } else { of_more };
+        split * share(units) * tiles as f64 + cost.start < whole
     }
 
     /// Rows or strips, and tiles of each.
@@ -598,12 +600,12 @@ const BLOCKS_PER_MULTIPROCESSOR: usize = 2;
 /// What strategies cost, in the time that a multiprocessor takes for a tile when all of them share the memory. The figures are from an
 /// H200.
 struct Cost {
-    /// A tile of a whole row or strip, with a multiprocessor to itself.
+    /// A tile of a whole row or strip, with a multiprocessor to itself, where hardly any others share the memory.
     alone: f64,
     /// What the last wave of whole rows or strips waits for its slowest block, for each of its tiles.
     tail: f64,
-    /// A tile of a split row or strip.
-    split: f64,
+    /// A tile of a split row or strip, of one input and of more.
+    split: [f64; 2],
     /// To get the tiles of a split scan under way.
     start: f64,
 }
@@ -611,13 +613,13 @@ struct Cost {
 const ROWS_COST: Cost = Cost {
     alone: 0.7,
     tail: 0.5,
-    split: 1.03,
+    split: [1.03, 1.2],
     start: 6.0,
 };
 const COLUMNS_COST: Cost = Cost {
-    alone: 0.95,
+    alone: 0.7,
     tail: 0.5,
-    split: 1.2,
+    split: [1.2, 1.2],
     start: 6.0,
 };
 
@@ -916,20 +918,30 @@ mod tests {
 
     #[test]
     fn few_long_sequences_are_split_and_many_are_not() {
-        use Strategy::{Columns, Rows, SplitColumns, SplitRows};
+        use Strategy::{Columns, Lanes, Rows, SplitColumns, SplitRows};
         let split_rows = vec![SplitRows, Rows];
         let split_columns = vec![SplitColumns, Columns];
+        let rows = vec![Rows];
         for operation in operations() {
             for (extents, expected) in [
                 (extents(1, 1 << 28, 1), &split_rows),
                 (extents(50, 1 << 20, 1), &split_rows),
-                (extents(1024, 1 << 20, 1), &split_rows),
+                (
+                    extents(1 << 10, 1 << 20, 1),
+                    if operation.operator == Operator::Cumsum {
+                        &split_rows
+                    } else {
+                        &rows
+                    },
+                ),
                 (extents(264, 1 << 14, 1), &vec![Rows]),
                 (extents(32768, 32768, 1), &vec![Rows]),
                 (extents(1, 4000, 1), &vec![Rows]),
                 (extents(1, 65536, 1024), &split_columns),
                 (extents(32, 4096, 256), &vec![Columns]),
                 (extents(1, 64, 64), &vec![Columns]),
+                (extents(1000, 64, 4096), &vec![Lanes]),
+                (extents(5, 7, 64), &vec![Lanes]),
             ] {
                 let got = strategies(builder(operation, extents), &H200);
                 assert_eq!(&got, expected, "{operation}, {extents:?}");

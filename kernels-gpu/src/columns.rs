@@ -171,7 +171,7 @@ pub unsafe fn scan_columns<
         } else {
             stages - 1
         } as usize;
-        let whole_tiles = if view.is_whole(0) { len / TILE } else { 0 };
+        let whole_tiles = len / TILE;
         let copy = |tile: usize, number: u32| {
             if tile < tiles {
                 let whole = tile < whole_tiles;

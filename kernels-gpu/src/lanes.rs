@@ -13,11 +13,11 @@ use crate::{
     chain::Chain,
     direction::{Direction, Order, index},
     monoid::{Action, Carry, Monoid, Operator},
-    strip::{Results, Steps, compose},
+    strip::{Results, Steps, compose_from},
     tiling::{
         WARP_THREADS,
         columns::{GROUP, STEPS, TILE},
-        lanes::THREADS,
+        lanes::{RUN, THREADS},
     },
 };
 use cuda_std::{Global, Scalar, hint::opaque, thread, warp};
@@ -30,15 +30,7 @@ use cuda_std::{Global, Scalar, hint::opaque, thread, warp};
 /// - The grid has a [block](crate::tiling::lanes::blocks) for every so many channels, counted by [`block::index`]; a block is of
 ///   [`THREADS`] threads.
 #[inline(always)]
-pub unsafe fn scan_lanes<
-    S,
-    E,
-    D,
-    const I: usize,
-    const O: usize,
-    const V: usize,
-    const C: usize,
->(
+pub unsafe fn scan_lanes<S, E, D, const I: usize, const O: usize, const V: usize, const C: usize>(
     arrays: &Arrays<S, E, I, O>,
     outer: u64,
     len: u64,
@@ -75,11 +67,13 @@ pub unsafe fn scan_lanes<
             let mut chosen = [false; C];
             while tile < tiles {
                 let mut total = [S::Aggregate::IDENTITY; C];
-                let mut serial = carries;
+                let mut aggregates = total;
+                let mut last = carries;
                 let mut found = [false; C];
-                let mut part = 0;
-                while part < TILE / STEPS {
-                    let position = tile * TILE + part * STEPS;
+                // Half a part at a time: for more of it there are no registers.
+                let mut run = 0;
+                while run < opaque(TILE / RUN) {
+                    let position = tile * TILE + run * RUN;
                     if position >= len {
                         break;
                     }
@@ -87,32 +81,40 @@ pub unsafe fn scan_lanes<
                     if position == 0 && !options.has(Options::INITIAL) {
                         steps[0] = steps[0].map(S::as_first);
                     }
-                    let mut entering = serial;
-                    let mut c = 0;
-                    while c < C {
-                        if !chosen[c] {
-                            entering[c] = total[c].apply(carries[c]);
+                    let begins_part = run % (STEPS / RUN) == 0;
+                    let ends_part = run % (STEPS / RUN) == STEPS / RUN - 1 || position + RUN >= len;
+                    let mut entering = last;
+                    if begins_part {
+                        let mut c = 0;
+                        while c < C {
+                            if !chosen[c] {
+                                entering[c] = total[c].apply(carries[c]);
+                            }
+                            c += 1;
                         }
-                        c += 1;
+                        aggregates = compose_from(1, steps[0].map(S::aggregate), &steps);
+                    } else {
+                        aggregates = compose_from(0, aggregates, &steps);
                     }
-                    let aggregates = compose(&steps);
                     let results = Results::new(&steps, entering, options);
-                    let worst = results.worst(entering);
-                    let mut c = 0;
-                    while c < C {
-                        found[c] |= !S::Aggregate::is_finite_carry(worst[c]);
-                        total[c] = if part == 0 {
-                            aggregates[c]
-                        } else {
-                            total[c].then(aggregates[c])
-                        };
-                        c += 1;
+                    last = results.last;
+                    if ends_part {
+                        let worst = results.worst(entering);
+                        let mut c = 0;
+                        while c < C {
+                            found[c] |= !S::Aggregate::is_finite_carry(worst[c]);
+                            total[c] = if run < STEPS / RUN {
+                                aggregates[c]
+                            } else {
+                                total[c].then(aggregates[c])
+                            };
+                            c += 1;
+                        }
                     }
-                    serial = results.last;
                     if !is_look {
                         channels.store(position, &results.values);
                     }
-                    part += 1;
+                    run += 1;
                 }
                 let mut after = [Chain::<S::Aggregate, GROUP>::new(S::Aggregate::START); C];
                 let mut c = 0;
@@ -130,7 +132,7 @@ pub unsafe fn scan_lanes<
                 let mut c = 0;
                 while c < C {
                     chains[c] = if chosen[c] {
-                        Chain::new(serial[c])
+                        Chain::new(last[c])
                     } else {
                         after[c]
                     };
@@ -270,7 +272,7 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const O: usize, 
     /// As [`new`](Self::new), and no thread writes them.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn steps(&self, position: usize) -> Steps<S, C> {
+    unsafe fn steps(&self, position: usize) -> Steps<S, C, RUN> {
         let at = self.places(position);
         let count = self.len - position;
         // SAFETY: the steps that are read lie in the sequences, at an aligned address where they are read at once.
@@ -292,18 +294,18 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const O: usize, 
 
     /// So many steps or a whole run of them, and padding; `step` gives each.
     #[inline(always)]
-    fn up_to(count: usize, step: impl Fn(usize) -> [S; C]) -> Steps<S, C> {
-        let mut steps = [[S::PADDING; C]; STEPS];
+    fn up_to(count: usize, step: impl Fn(usize) -> [S; C]) -> Steps<S, C, RUN> {
+        let mut steps = [[S::PADDING; C]; RUN];
         // A whole run is a case of its own, so that all loads are under way before the first of them is waited for.
-        if count >= STEPS {
+        if count >= RUN {
             let mut t = 0;
-            while t < STEPS {
+            while t < RUN {
                 steps[t] = step(t);
                 t += 1;
             }
         } else {
             let mut t = 0;
-            while t < STEPS {
+            while t < RUN {
                 if t < count {
                     steps[t] = step(t);
                 }
@@ -319,12 +321,12 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const O: usize, 
     /// As [`new`](Self::new), and no other thread accesses them.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    unsafe fn store(&self, position: usize, results: &Steps<S::Outputs, C>) {
+    unsafe fn store(&self, position: usize, results: &Steps<S::Outputs, C, RUN>) {
         let at = self.places(position);
         let starts = self.starts.map(opaque);
         let count = self.len - position;
         let mut t = 0;
-        while t < STEPS {
+        while t < RUN {
             if t < count {
                 let at = at(t);
                 let elements = S::emit(results[t]);

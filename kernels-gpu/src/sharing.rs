@@ -11,7 +11,7 @@ use crate::{
     slots::words,
     tiling::{
         WARP_THREADS,
-        sharing::{FINISHED, FLAGS, PLACE_WORDS, RUNS, TICKET},
+        sharing::{FINISHED, FLAGS, PLACE_WORDS, RUNS, STRIPS_TOGETHER, TICKET},
     },
 };
 use core::cell::Cell;
@@ -328,15 +328,22 @@ impl Sharing {
     }
 
     /// Strip and tile of a ticket, if there is such a tile: for the `across` strips side by side the first tiles, then the second
-    /// ones, and so on, so that memory is passed through in order.
+    /// ones, and so on, so that memory is passed through in order. Where those are few, it is as many outer indices at once as have
+    /// [`STRIPS_TOGETHER`]: the blocks that are under way look back the less far.
     #[inline(always)]
     #[must_use]
     pub fn by_strips(&self, ticket: u32, across: u32) -> Option<(u32, u32)> {
+        let (units, tiles) = (self.units as u32, self.tiles as u32);
         let across = across.max(1);
-        let slab = (across * self.tiles as u32).max(1);
-        let (outer, rest) = (ticket / slab, ticket % slab);
-        let exists = ticket < self.units as u32 * self.tiles as u32;
-        exists.then(|| (outer * across + rest % across, rest / across))
+        let together = (across * STRIPS_TOGETHER.div_ceil(across))
+            .min(units)
+            .max(1);
+        let slab = ticket / (together * tiles).max(1);
+        let (first, rest) = (slab * together, ticket - slab * together * tiles);
+        // The last slab can have fewer.
+        let strips = together.min(units.wrapping_sub(first)).max(1);
+        let exists = ticket < units * tiles;
+        exists.then(|| (first + rest % strips, rest / strips))
     }
 
     /// Ends the block's part in the run. The last block makes the scratch memory ready for the next run.

@@ -102,7 +102,7 @@ pub unsafe fn scan_split_columns<
                 / size_of::<E>(),
         );
 
-        // The detail of a place: the channels of the strip, and whether all accesses to the group can be of whole vectors.
+        // The detail of a place: the channels of the strip, and whether the group has all its steps.
         let is_whole = |place: Place| place.detail % 2 == 1;
         let strip = |place: Place| {
             let channels = (place.detail / 2) as usize;
@@ -116,15 +116,13 @@ pub unsafe fn scan_split_columns<
             sharing.by_strips(ticket, across).map(|(unit, group)| {
                 let (outer, strip_of) = (unit / across, unit % across);
                 let channel = strip_of as usize * channels;
-                let mut place = Place {
+                let whole = (group as usize + 1) * GROUP_STEPS <= len;
+                Place {
                     unit,
                     tile: group,
                     start: outer as usize * len * inner + channel,
-                    detail: 2 * (inner - channel).min(channels) as u32,
-                };
-                let whole = strip(place).is_whole((group as usize + 1) * GROUP_STEPS);
-                place.detail |= u32::from(whole);
-                place
+                    detail: 2 * (inner - channel).min(channels) as u32 + u32::from(whole),
+                }
             })
         };
         // The first row of a part of one side's lanes.

@@ -17,8 +17,8 @@ use cuda_std::{
     warp::{FULL_MASK, vote_ballot},
 };
 
-/// What a thread holds of a tile: consecutive steps of its channels.
-pub type Steps<S, const C: usize> = [[S; C]; STEPS];
+/// Consecutive steps of a thread's channels; what it holds of a tile, if not otherwise said.
+pub type Steps<S, const C: usize, const N: usize = STEPS> = [[S; C]; N];
 
 /// Some channels of one outer index, side by side, at most `W · C`: `C` for each of `W` lanes.
 pub struct Strip<
@@ -172,13 +172,6 @@ impl<
         self
     }
 
-    /// Whether all channels and steps before position `end` are there.
-    #[inline(always)]
-    #[must_use]
-    pub fn is_whole(&self, end: usize) -> bool {
-        self.channels == W * C && end <= self.len
-    }
-
     /// The strip with these initial states of the lane's channels, for a backward scan.
     #[inline(always)]
     #[must_use]
@@ -222,7 +215,7 @@ impl<
     ///
     /// # Safety
     /// All lanes of the warp call it. No other warp accesses these rows of the stage, and no lane does until the copies are
-    /// done; `lane` is the lane's number in the warp. If `whole`, [`is_whole`](Self::is_whole) holds for the end of the steps.
+    /// done; `lane` is the lane's number in the warp. If `whole`, all the steps are there.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn copy<const ROWS: usize>(
@@ -251,7 +244,7 @@ impl<
     }
 
     /// # Safety
-    /// As [`copy`](Self::copy), where the steps are whole; vectors of `N` channels are aligned.
+    /// As [`copy`](Self::copy), where the steps are whole; vectors of `N` channels are aligned, and `N` divides `channels`.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     unsafe fn copy_whole<const ROWS: usize, const N: usize>(
@@ -275,8 +268,11 @@ impl<
             }
         };
         let (step, channel) = (lane * N / (W * C), lane * N % (W * C));
-        let first = index::<D>(position + step, 1, self.len) * self.inner + channel;
+        let first = index::<D>(position + step, 1, self.len) * self.inner;
         let to = Self::at(row) + step * (W * C) + channel;
+        // Lanes beyond the last channel have the last ones again, and store nothing.
+        let last = opaque(self.channels) - N;
+        let channel = |access: usize| (channel + access * (WARP_THREADS * N)).min(last);
         let mut t = 0;
         while t < count {
             let from = first_of::<D>(first, t * self.inner, 1);
@@ -291,7 +287,9 @@ impl<
                 while access < accesses {
                     let ahead = access * (WARP_THREADS * N);
                     // SAFETY: the vector lies in the strip and in the stage, since the steps are whole, and is aligned, says the caller.
-                    unsafe { stage.copy_async::<N>(to + ahead, self.inputs[k], from + ahead) };
+                    unsafe {
+                        stage.copy_async::<N>(to + ahead, self.inputs[k], from + channel(access));
+                    }
                     access += 1;
                 }
                 k += 1;
@@ -496,8 +494,7 @@ impl<
     /// Stores the results of the steps at `position` and after of the lane's channels.
     ///
     /// # Safety
-    /// No other thread accesses these elements of the outputs. If `whole`, [`is_whole`](Self::is_whole) holds for the end of the
-    /// steps.
+    /// No other thread accesses these elements of the outputs. If `whole`, all the steps are there.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn store(
@@ -509,6 +506,9 @@ impl<
     ) {
         let channel = lane * C;
         let mut t = 0;
+        if channel >= self.channels {
+            return;
+        }
         if whole && self.aligned_outputs {
             let first = index::<D>(position, 1, self.len) * self.inner + channel;
             while t < STEPS {
@@ -560,24 +560,24 @@ impl<
 }
 
 /// What a thread's steps become.
-pub struct Results<S: Step, const C: usize> {
+pub struct Results<S: Step, const C: usize, const N: usize = STEPS> {
     /// What is written at each step.
-    pub values: Steps<S::Outputs, C>,
+    pub values: Steps<S::Outputs, C, N>,
     /// The carry after the last step.
     pub last: [Carry<S>; C],
 }
 
-impl<S: Step, const C: usize> Results<S, C> {
+impl<S: Step, const C: usize, const N: usize> Results<S, C, N> {
     /// Takes the carries that enter the thread's steps through them.
     #[inline(always)]
     #[must_use]
-    pub fn new(steps: &Steps<S, C>, entering: [Carry<S>; C], options: Options) -> Self {
+    pub fn new(steps: &Steps<S, C, N>, entering: [Carry<S>; C], options: Options) -> Self {
         let mut results = Self {
-            values: [entering.map(|carry| S::PADDING.outputs(carry, carry)); STEPS],
+            values: [entering.map(|carry| S::PADDING.outputs(carry, carry)); N],
             last: entering,
         };
         let mut t = 0;
-        while t < STEPS {
+        while t < N {
             let mut c = 0;
             while c < C {
                 let carry = results.last[c];
@@ -616,9 +616,19 @@ impl<S: Step, const C: usize> Results<S, C> {
 #[inline(always)]
 #[must_use]
 pub fn compose<S: Step, const C: usize>(steps: &Steps<S, C>) -> [S::Aggregate; C] {
-    let mut aggregates = steps[0].map(S::aggregate);
-    let mut t = 1;
-    while t < STEPS {
+    compose_from(1, steps[0].map(S::aggregate), steps)
+}
+
+/// The composition of some aggregates and the thread's steps from number `first` on.
+#[inline(always)]
+#[must_use]
+pub fn compose_from<S: Step, const C: usize, const N: usize>(
+    first: usize,
+    mut aggregates: [S::Aggregate; C],
+    steps: &Steps<S, C, N>,
+) -> [S::Aggregate; C] {
+    let mut t = first;
+    while t < N {
         let mut c = 0;
         while c < C {
             aggregates[c] = aggregates[c].then(steps[t][c].aggregate());

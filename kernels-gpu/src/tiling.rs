@@ -303,12 +303,15 @@ pub mod lanes {
             ACCESS_BYTES / element_bytes
         }
     }
+    /// Steps that a lane loads at once.
+    pub const RUN: usize = columns::STEPS / 2;
+    const _: () = assert!(columns::STEPS.is_multiple_of(RUN));
     /// Threads of a block. Its warps have nothing to do with each other.
     pub const THREADS: usize = 128;
     /// The most registers that a thread may have, for an operator with so many inputs: so many that enough warps fit to keep the memory busy.
     #[must_use]
     pub const fn registers(inputs: usize) -> u32 {
-        super::registers(if inputs == 1 { 16 } else { 16 })
+        super::registers(if inputs == 1 { 24 } else { 20 })
     }
     /// The most steps of sequences for which this is the fastest way, if there are enough of them.
     pub const MOST_STEPS: usize = columns::TILE;
@@ -326,6 +329,9 @@ pub mod lanes {
 pub mod sharing {
     /// Words of shared memory for a ticket's tile.
     pub const PLACE_WORDS: usize = 4;
+
+    /// Strips whose tiles are handed out in turn, at least, if there are as many.
+    pub const STRIPS_TOGETHER: u32 = 64;
 
     /// The word of the scratch memory that counts the tickets taken.
     pub const TICKET: usize = 0;

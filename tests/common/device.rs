@@ -637,10 +637,7 @@ pub fn graph(gpu: &Gpu) -> Checked {
         for shape in [[3, 100_000, 1], [2, 3000, 40]] {
             let extents = extents::<f32>(operation, &shape, 1)?;
             let split = can_split(gpu).then(|| split(extents));
-            for strategy in [Some(whole(extents)), split]
-                .into_iter()
-                .flatten()
-            {
+            for strategy in [Some(whole(extents)), split].into_iter().flatten() {
                 let stream = new_stream()?;
                 let mut device = Device::new(&Host::new(operation, shape, which, 0))?;
                 let host = Host::new(operation, shape, which, 0);

@@ -471,13 +471,17 @@ pub fn any_gradient<T: Tested<State: Tested + Emulated> + Emulated>(
     strategy: fn(Extents) -> Strategy,
 ) -> Checked {
     const CASES: u32 = 24;
-    options::gradients::<T>(CASES, false, |gradient| emulate_gradient(gradient, strategy))
+    options::gradients::<T>(CASES, false, |gradient| {
+        emulate_gradient(gradient, strategy)
+    })
 }
 
 /// As [`any_gradient`], of inputs of any layouts.
 pub fn any_layouts_gradient<T: Tested<State: Tested + Emulated> + Emulated>() -> Checked {
     const CASES: u32 = 16;
-    options::gradients::<T>(CASES, true, |gradient| emulate_gradient(gradient, plan::whole))
+    options::gradients::<T>(CASES, true, |gradient| {
+        emulate_gradient(gradient, plan::whole)
+    })
 }
 
 fn emulate_gradient<T: Tested<State: Tested + Emulated> + Emulated>(
