@@ -204,6 +204,13 @@ fn instructions(kernel: &Kernel) -> Outcome {
             at_least(1, &["st.relaxed.gpu.global.b64"])?;
             at_least(2, &["ld.relaxed.gpu.global.b64"])?;
         }
+        Strategy::ShortRows => {
+            none(&["bar.sync"])?;
+            // Of vectors, and of pieces.
+            at_least(2 * inputs, &["ld.global.L1::no_allocate", ".v4"])?;
+            at_least(2, &["st.global.L1::no_allocate", ".v4"])?;
+            at_least(2, &["bar.warp.sync"])?;
+        }
         Strategy::Lanes => {
             none(&["bar.sync"])?;
             // A whole run of steps, and some of one.
@@ -381,12 +388,16 @@ fn compile(kernel: &'static Kernel, target: &str) -> Outcome {
 /// The most registers that a thread of the kernel may have, says a plan that launches it.
 fn planned_registers(kernel: &'static Kernel) -> u32 {
     let inner = match kernel.strategy {
-        Strategy::Rows | Strategy::SplitRows => 1,
+        Strategy::Rows | Strategy::SplitRows | Strategy::ShortRows => 1,
         Strategy::Columns | Strategy::SplitColumns | Strategy::Lanes => 2,
     };
     let extents = Extents {
         outer: 1,
-        len: 1 << 20,
+        len: if kernel.strategy == Strategy::ShortRows {
+            16
+        } else {
+            1 << 20
+        },
         inner,
     };
     let limits = DeviceLimits {

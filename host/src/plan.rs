@@ -7,7 +7,8 @@
 //! 4. A block scans a row with as many warps as the row's length can use, or fewer ([`rows::block_warps`], [`rows::packed_block_warps`]
 //!    and [`Strategy::Rows`]), or a strip of neighbouring channels with as many tiles in shared memory as are fastest
 //!    ([`columns::best_stages`]), or as it can hold ([`Strategy::Columns`]). So are gradients computed.
-//! 5. But where columns have few steps, and there are enough of them, a lane scans its channels alone ([`Strategy::Lanes`]).
+//! 5. But where columns have few steps, and there are enough of them, a lane scans its channels alone ([`Strategy::Lanes`]); and rows that
+//!    are so short that a warp holds one or more of them are scanned by a few lanes each ([`Strategy::ShortRows`]).
 //! 6. And where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
 //!    blocks as the device can run at once ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]), if a block has as much shared memory,
 //!    if the sequences are not packed, and if there are kernels for that: there are none for masks and layouts, and none that split the
@@ -26,7 +27,7 @@ pub use ptxscan_kernels::entry::Strategy;
 use ptxscan_kernels::entry::{Kernel, find};
 use ptxscan_kernels::layout::{MOST_INPUTS, Strided};
 use ptxscan_kernels::tiling::{
-    WARP_THREADS, columns, lanes, look_back, rows, sharing, split_columns, split_rows,
+    WARP_THREADS, columns, lanes, look_back, rows, sharing, short_rows, split_columns, split_rows,
 };
 
 /// What a plan needs to know of a device.
@@ -133,7 +134,7 @@ pub fn split(extents: Extents) -> Strategy {
 #[must_use]
 pub fn strategies(extents: Extents) -> &'static [Strategy] {
     if extents.inner == 1 {
-        &[Strategy::Rows, Strategy::SplitRows]
+        &[Strategy::Rows, Strategy::SplitRows, Strategy::ShortRows]
     } else {
         &[Strategy::Columns, Strategy::SplitColumns, Strategy::Lanes]
     }
@@ -249,6 +250,7 @@ impl PlanBuilder {
         };
         let strategy = match self.strategy {
             None if self.can_use_lanes() && self.gains_by_lanes(limits) => Strategy::Lanes,
+            None if self.can_use_short_rows() => Strategy::ShortRows,
             None if self.can_split()
                 && self.gains_by_splitting(limits)
                 && split_launch().is_some() =>
@@ -265,6 +267,7 @@ impl PlanBuilder {
                 self.scratch_words(kernel),
             ),
             Strategy::Lanes if self.can_use_lanes() => (vec![self.lanes()?], 0),
+            Strategy::ShortRows if self.can_use_short_rows() => (vec![self.short_rows()?], 0),
             _ => return None,
         };
         Some(Plan::Scan {
@@ -292,6 +295,15 @@ impl PlanBuilder {
     fn can_use_lanes(&self) -> bool {
         let is_columns = strategies(self.extents).contains(&Strategy::Lanes);
         is_columns && self.packed.is_none() && self.kernel(Strategy::Lanes).is_some()
+    }
+
+    /// Rows of one length, which a warp can hold, and a kernel for that.
+    fn can_use_short_rows(&self) -> bool {
+        let kernel = self.kernel(Strategy::ShortRows);
+        kernel.is_some_and(|kernel| {
+            let is_short = self.extents.len <= short_rows::most_steps(kernel.element_bytes);
+            self.extents.inner == 1 && self.packed.is_none() && is_short
+        })
     }
 
     /// Rule 5.
@@ -501,6 +513,24 @@ impl PlanBuilder {
             shared_bytes_used: 0,
             shared_bytes: 0,
             registers: lanes::registers(self.inputs()),
+            numbers: self.all_numbers(kernel, &numbers),
+        })
+    }
+
+    fn short_rows(&self) -> Option<Launch> {
+        let Extents { outer, len, .. } = self.extents;
+        let kernel = self.kernel(Strategy::ShortRows)?;
+        let (inputs, bytes) = (self.inputs(), kernel.element_bytes);
+        let shared = short_rows::shared_bytes(inputs, bytes) as u32;
+        let width = short_rows::width(bytes, len);
+        let numbers = [outer, len, width].map(|number| number as u64);
+        Some(Launch {
+            kernel,
+            grid: grid(short_rows::blocks(inputs, bytes, outer, len) as u64)?,
+            block: short_rows::THREADS as u32,
+            shared_bytes_used: shared,
+            shared_bytes: shared,
+            registers: short_rows::registers(inputs),
             numbers: self.all_numbers(kernel, &numbers),
         })
     }

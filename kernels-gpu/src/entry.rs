@@ -9,13 +9,14 @@ use crate::{
     layout::Layout,
     monoid::{Affine, Carry, Gradient, Restarting, Step, Sum},
     rows::scan_rows,
+    short_rows::scan_short_rows,
     split_columns::scan_split_columns,
     split_rows::scan_split_rows,
     tiling::{
         columns::lane_channels,
         lanes,
         rows::{subtiles, vector},
-        split_columns,
+        short_rows, split_columns,
     },
 };
 use core::marker::PhantomData;
@@ -68,6 +69,8 @@ pub enum Strategy {
     Columns,
     /// Steps lie `inner` elements apart, a lane scans its channels alone: [`scan_lanes`], with the numbers (outer, len, inner, options).
     Lanes,
+    /// Steps are neighbours, some lanes scan a row: [`scan_short_rows`], with the numbers (rows, len, width, options).
+    ShortRows,
     /// Steps are neighbours, many blocks scan a row: [`scan_split_rows`], with the numbers (rows, len, options).
     SplitRows,
     /// Steps lie `inner` elements apart, many blocks scan a strip: [`scan_split_columns`], with the numbers
@@ -189,6 +192,7 @@ macro_rules! kernels {
     (@numbers Rows $($rest:tt)*) => { kernels! { @layouts (rows len flags options) $($rest)* } };
     (@numbers Columns $($rest:tt)*) => { kernels! { @layouts (outer len inner stages flags options) $($rest)* } };
     (@numbers Lanes false $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner options) () $($rest)* } };
+    (@numbers ShortRows false $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len width options) () $($rest)* } };
     (@numbers SplitRows false $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len options) () $($rest)* } };
     (@numbers SplitColumns false $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner options) () $($rest)* } };
     // Those of layouts: with a mask, of `MOST_INPUTS` of them.
@@ -215,6 +219,9 @@ macro_rules! kernels {
     };
     (@kernel $outputs:tt $inputs:tt $element:ident Lanes $is_masked:tt $($rest:tt)*) => {
         kernels!(@numbers Lanes $is_masked function $outputs $inputs $element scan_lanes [OUTPUTS] [] [{ lanes::channels(size_of::<$element>()) }] $($rest)*);
+    };
+    (@kernel $outputs:tt $inputs:tt $element:ident ShortRows $is_masked:tt $($rest:tt)*) => {
+        kernels!(@numbers ShortRows $is_masked function $outputs $inputs $element scan_short_rows [] [{ short_rows::subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
     };
     (@kernel $outputs:tt $inputs:tt $element:ident SplitRows $is_masked:tt $($rest:tt)*) => {
         kernels!(@numbers SplitRows $is_masked function $outputs $inputs $element scan_split_rows [] [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
@@ -288,6 +295,7 @@ fn view<T: cuda_std::Scalar>(array: &dyn core::any::Any) -> Global<T> {
 kernels! {
     f32 f32 {
         Rows false Cumsum Sum<f32>, [x], cumsum_rows_f32 reverse_cumsum_rows_f32;
+        ShortRows false Cumsum Sum<f32>, [x], cumsum_short_rows_f32 reverse_cumsum_short_rows_f32;
         Columns false Cumsum Sum<f32>, [x], cumsum_columns_f32 reverse_cumsum_columns_f32;
         Lanes false Cumsum Sum<f32>, [x], cumsum_lanes_f32 reverse_cumsum_lanes_f32;
         SplitRows false Cumsum Sum<f32>, [x], cumsum_split_rows_f32 reverse_cumsum_split_rows_f32;
@@ -295,6 +303,7 @@ kernels! {
         Rows true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_rows_f32 reverse_cumsum_masked_rows_f32;
         Columns true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_columns_f32 reverse_cumsum_masked_columns_f32;
         Rows false AffineScan Affine<f32>, [a b], affine_scan_rows_f32 reverse_affine_scan_rows_f32;
+        ShortRows false AffineScan Affine<f32>, [a b], affine_scan_short_rows_f32 reverse_affine_scan_short_rows_f32;
         Columns false AffineScan Affine<f32>, [a b], affine_scan_columns_f32 reverse_affine_scan_columns_f32;
         Lanes false AffineScan Affine<f32>, [a b], affine_scan_lanes_f32 reverse_affine_scan_lanes_f32;
         SplitRows false AffineScan Affine<f32>, [a b], affine_scan_split_rows_f32 reverse_affine_scan_split_rows_f32;
@@ -309,6 +318,7 @@ kernels! {
     }
     f64 f64 {
         Rows false Cumsum Sum<f64>, [x], cumsum_rows_f64 reverse_cumsum_rows_f64;
+        ShortRows false Cumsum Sum<f64>, [x], cumsum_short_rows_f64 reverse_cumsum_short_rows_f64;
         Columns false Cumsum Sum<f64>, [x], cumsum_columns_f64 reverse_cumsum_columns_f64;
         Lanes false Cumsum Sum<f64>, [x], cumsum_lanes_f64 reverse_cumsum_lanes_f64;
         SplitRows false Cumsum Sum<f64>, [x], cumsum_split_rows_f64 reverse_cumsum_split_rows_f64;
@@ -316,6 +326,7 @@ kernels! {
         Rows true Cumsum Restarting<Sum<f64>>, [x], cumsum_masked_rows_f64 reverse_cumsum_masked_rows_f64;
         Columns true Cumsum Restarting<Sum<f64>>, [x], cumsum_masked_columns_f64 reverse_cumsum_masked_columns_f64;
         Rows false AffineScan Affine<f64>, [a b], affine_scan_rows_f64 reverse_affine_scan_rows_f64;
+        ShortRows false AffineScan Affine<f64>, [a b], affine_scan_short_rows_f64 reverse_affine_scan_short_rows_f64;
         Columns false AffineScan Affine<f64>, [a b], affine_scan_columns_f64 reverse_affine_scan_columns_f64;
         Lanes false AffineScan Affine<f64>, [a b], affine_scan_lanes_f64 reverse_affine_scan_lanes_f64;
         SplitRows false AffineScan Affine<f64>, [a b], affine_scan_split_rows_f64 reverse_affine_scan_split_rows_f64;
@@ -330,6 +341,7 @@ kernels! {
     }
     F16 f16 {
         Rows false Cumsum Sum<f32>, [x], cumsum_rows_f16 reverse_cumsum_rows_f16;
+        ShortRows false Cumsum Sum<f32>, [x], cumsum_short_rows_f16 reverse_cumsum_short_rows_f16;
         Columns false Cumsum Sum<f32>, [x], cumsum_columns_f16 reverse_cumsum_columns_f16;
         Lanes false Cumsum Sum<f32>, [x], cumsum_lanes_f16 reverse_cumsum_lanes_f16;
         SplitRows false Cumsum Sum<f32>, [x], cumsum_split_rows_f16 reverse_cumsum_split_rows_f16;
@@ -337,6 +349,7 @@ kernels! {
         Rows true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_rows_f16 reverse_cumsum_masked_rows_f16;
         Columns true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_columns_f16 reverse_cumsum_masked_columns_f16;
         Rows false AffineScan Affine<f32>, [a b], affine_scan_rows_f16 reverse_affine_scan_rows_f16;
+        ShortRows false AffineScan Affine<f32>, [a b], affine_scan_short_rows_f16 reverse_affine_scan_short_rows_f16;
         Columns false AffineScan Affine<f32>, [a b], affine_scan_columns_f16 reverse_affine_scan_columns_f16;
         Lanes false AffineScan Affine<f32>, [a b], affine_scan_lanes_f16 reverse_affine_scan_lanes_f16;
         SplitRows false AffineScan Affine<f32>, [a b], affine_scan_split_rows_f16 reverse_affine_scan_split_rows_f16;
@@ -351,6 +364,7 @@ kernels! {
     }
     BF16 bf16 {
         Rows false Cumsum Sum<f32>, [x], cumsum_rows_bf16 reverse_cumsum_rows_bf16;
+        ShortRows false Cumsum Sum<f32>, [x], cumsum_short_rows_bf16 reverse_cumsum_short_rows_bf16;
         Columns false Cumsum Sum<f32>, [x], cumsum_columns_bf16 reverse_cumsum_columns_bf16;
         Lanes false Cumsum Sum<f32>, [x], cumsum_lanes_bf16 reverse_cumsum_lanes_bf16;
         SplitRows false Cumsum Sum<f32>, [x], cumsum_split_rows_bf16 reverse_cumsum_split_rows_bf16;
@@ -358,6 +372,7 @@ kernels! {
         Rows true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_rows_bf16 reverse_cumsum_masked_rows_bf16;
         Columns true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_columns_bf16 reverse_cumsum_masked_columns_bf16;
         Rows false AffineScan Affine<f32>, [a b], affine_scan_rows_bf16 reverse_affine_scan_rows_bf16;
+        ShortRows false AffineScan Affine<f32>, [a b], affine_scan_short_rows_bf16 reverse_affine_scan_short_rows_bf16;
         Columns false AffineScan Affine<f32>, [a b], affine_scan_columns_bf16 reverse_affine_scan_columns_bf16;
         Lanes false AffineScan Affine<f32>, [a b], affine_scan_lanes_bf16 reverse_affine_scan_lanes_bf16;
         SplitRows false AffineScan Affine<f32>, [a b], affine_scan_split_rows_bf16 reverse_affine_scan_split_rows_bf16;
@@ -372,6 +387,7 @@ kernels! {
     }
     i32 i32 {
         Rows false Cumsum Sum<i32>, [x], cumsum_rows_i32 reverse_cumsum_rows_i32;
+        ShortRows false Cumsum Sum<i32>, [x], cumsum_short_rows_i32 reverse_cumsum_short_rows_i32;
         Columns false Cumsum Sum<i32>, [x], cumsum_columns_i32 reverse_cumsum_columns_i32;
         Lanes false Cumsum Sum<i32>, [x], cumsum_lanes_i32 reverse_cumsum_lanes_i32;
         SplitRows false Cumsum Sum<i32>, [x], cumsum_split_rows_i32 reverse_cumsum_split_rows_i32;
@@ -381,6 +397,7 @@ kernels! {
     }
     i64 i64 {
         Rows false Cumsum Sum<i64>, [x], cumsum_rows_i64 reverse_cumsum_rows_i64;
+        ShortRows false Cumsum Sum<i64>, [x], cumsum_short_rows_i64 reverse_cumsum_short_rows_i64;
         Columns false Cumsum Sum<i64>, [x], cumsum_columns_i64 reverse_cumsum_columns_i64;
         Lanes false Cumsum Sum<i64>, [x], cumsum_lanes_i64 reverse_cumsum_lanes_i64;
         SplitRows false Cumsum Sum<i64>, [x], cumsum_split_rows_i64 reverse_cumsum_split_rows_i64;
@@ -390,6 +407,7 @@ kernels! {
     }
     Complex32 c64 {
         Rows false Cumsum Sum<Complex32>, [x], cumsum_rows_c64 reverse_cumsum_rows_c64;
+        ShortRows false Cumsum Sum<Complex32>, [x], cumsum_short_rows_c64 reverse_cumsum_short_rows_c64;
         Columns false Cumsum Sum<Complex32>, [x], cumsum_columns_c64 reverse_cumsum_columns_c64;
         Lanes false Cumsum Sum<Complex32>, [x], cumsum_lanes_c64 reverse_cumsum_lanes_c64;
         SplitRows false Cumsum Sum<Complex32>, [x], cumsum_split_rows_c64 reverse_cumsum_split_rows_c64;
@@ -397,6 +415,7 @@ kernels! {
         Rows true Cumsum Restarting<Sum<Complex32>>, [x], cumsum_masked_rows_c64 reverse_cumsum_masked_rows_c64;
         Columns true Cumsum Restarting<Sum<Complex32>>, [x], cumsum_masked_columns_c64 reverse_cumsum_masked_columns_c64;
         Rows false AffineScan Affine<Complex32>, [a b], affine_scan_rows_c64 reverse_affine_scan_rows_c64;
+        ShortRows false AffineScan Affine<Complex32>, [a b], affine_scan_short_rows_c64 reverse_affine_scan_short_rows_c64;
         Columns false AffineScan Affine<Complex32>, [a b], affine_scan_columns_c64 reverse_affine_scan_columns_c64;
         Lanes false AffineScan Affine<Complex32>, [a b], affine_scan_lanes_c64 reverse_affine_scan_lanes_c64;
         SplitRows false AffineScan Affine<Complex32>, [a b], affine_scan_split_rows_c64 reverse_affine_scan_split_rows_c64;

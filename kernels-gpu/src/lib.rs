@@ -5,6 +5,7 @@
 //! | [`entry`] | the kernels by name, and the order of their arguments |
 //! | [`rows`], [`columns`] | the strategies for whole sequences, a block each; also for gradients |
 //! | [`lanes`] | the strategy for many short sequences, which a lane takes through all steps |
+//! | [`short_rows`] | the strategy for short rows, of which a warp takes many at once |
 //! | [`split_rows`], [`split_columns`] | the strategies for few long sequences, whose tiles all blocks share; in columns also for gradients |
 //! | [`look_back`] | how blocks that share a row learn what enters their tiles |
 //! | [`sharing`] | tickets for tiles, and what blocks publish |
@@ -32,6 +33,7 @@ pub mod look_back;
 pub mod monoid;
 pub mod rows;
 pub mod sharing;
+pub mod short_rows;
 pub mod slots;
 pub mod split_columns;
 pub mod split_rows;

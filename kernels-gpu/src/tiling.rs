@@ -166,6 +166,55 @@ pub mod rows {
     }
 }
 
+/// The tiling of [`scan_short_rows`](crate::short_rows::scan_short_rows): a warp scans some rows at once, in subtiles as those of
+/// [`rows`]. A subtile has one row or more.
+pub mod short_rows {
+    use super::{ACCESS_BYTES, WARP_THREADS, rows};
+
+    /// Subtiles that a warp holds, for an operator with so many inputs of elements of so many bytes.
+    #[must_use]
+    pub const fn subtiles(inputs: usize, element_bytes: usize) -> usize {
+        if inputs > 1 && element_bytes < size_of::<u32>() {
+            2
+        } else {
+            4
+        }
+    }
+    /// The most steps of a row.
+    #[must_use]
+    pub const fn most_steps(element_bytes: usize) -> usize {
+        WARP_THREADS * rows::vector(element_bytes)
+    }
+    /// Lanes for a row of so many steps: a power of two.
+    #[must_use]
+    pub const fn width(element_bytes: usize, len: usize) -> usize {
+        len.div_ceil(rows::vector(element_bytes))
+            .next_power_of_two()
+    }
+    /// Warps of a block. They have nothing to do with each other.
+    pub const WARPS: usize = 4;
+    /// Threads of a block.
+    pub const THREADS: usize = WARPS * WARP_THREADS;
+    /// The most registers that a thread may have, for an operator with so many inputs: so many that enough warps fit to keep the memory busy.
+    #[must_use]
+    pub const fn registers(inputs: usize) -> u32 {
+        super::registers(if inputs == 1 { 24 } else { 20 })
+    }
+
+    /// Blocks for so many rows of `len` steps.
+    #[must_use]
+    pub const fn blocks(inputs: usize, element_bytes: usize, rows: usize, len: usize) -> usize {
+        let of_subtile = WARP_THREADS / width(element_bytes, len);
+        rows.div_ceil(WARPS * subtiles(inputs, element_bytes) * of_subtile)
+    }
+
+    /// Bytes of shared memory of a block: for each warp a place for the elements of an input that it holds.
+    #[must_use]
+    pub const fn shared_bytes(inputs: usize, element_bytes: usize) -> usize {
+        THREADS * subtiles(inputs, element_bytes) * ACCESS_BYTES
+    }
+}
+
 /// The tiling of [`scan_columns`](crate::columns::scan_columns): sequences whose steps lie `inner` elements apart, while
 /// neighbouring sequences (*channels*) are neighbours in memory.
 ///

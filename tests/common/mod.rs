@@ -23,6 +23,8 @@ pub use libtest_mimic::{Completion, Failed, Trial};
 #[cfg(feature = "cuda")]
 use ptxscan::plan::{self, Strategy};
 use ptxscan::{Cpu, Extents, Operation, Operator, extents, reference};
+#[cfg(feature = "cuda")]
+use ptxscan_kernels::tiling::short_rows;
 
 /// What a test gives: the message of a failure says with which input.
 pub type Checked<T = ()> = Result<T, Failed>;
@@ -34,11 +36,13 @@ pub const OPERATIONS: [Operation; 4] = [
     Operation::REVERSE_AFFINE_SCAN,
 ];
 
-/// The strategy of lanes, where there are columns.
+/// The strategy of lanes that have nothing to do with others, or with few of them, where there is one for f32.
 #[cfg(feature = "cuda")]
 pub fn lanes(extents: Extents) -> Strategy {
-    if plan::strategies(extents).contains(&Strategy::Lanes) {
+    if extents.inner > 1 {
         Strategy::Lanes
+    } else if extents.len <= short_rows::most_steps(size_of::<f32>()) {
+        Strategy::ShortRows
     } else {
         plan::whole(extents)
     }

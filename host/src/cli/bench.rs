@@ -108,7 +108,7 @@ enum StrategyChoice {
     Whole,
     /// All blocks share its tiles
     Split,
-    /// A lane takes a few channels of columns
+    /// A lane takes a few channels of columns, some lanes a short row
     Lanes,
 }
 
@@ -172,6 +172,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
         case.strategy = arguments.strategy.map(|choice| match choice {
             StrategyChoice::Whole => plan::whole(case.extents),
             StrategyChoice::Split => plan::split(case.extents),
+            StrategyChoice::Lanes if case.extents.inner == 1 => Strategy::ShortRows,
             StrategyChoice::Lanes => Strategy::Lanes,
         });
     }

@@ -390,6 +390,7 @@ fn name(plan: &Plan) -> &'static str {
             Strategy::Rows => "rows",
             Strategy::Columns => "columns",
             Strategy::Lanes => "lanes",
+            Strategy::ShortRows => "short rows",
             Strategy::SplitRows => "split rows",
             Strategy::SplitColumns => "split columns",
         },
