@@ -27,7 +27,8 @@ pub use ptxscan_kernels::entry::Strategy;
 use ptxscan_kernels::entry::{Kernel, find};
 use ptxscan_kernels::layout::{MOST_INPUTS, Strided};
 use ptxscan_kernels::tiling::{
-    WARP_THREADS, columns, lanes, look_back, rows, sharing, short_rows, split_columns, split_rows,
+    ACCESS_BYTES, WARP_THREADS, columns, lanes, look_back, rows, sharing, short_rows,
+    split_columns, split_rows,
 };
 
 /// What a plan needs to know of a device.
@@ -357,8 +358,10 @@ impl PlanBuilder {
         let multiprocessors = limits.multiprocessors.max(1) as usize;
         let cost = if self.extents.inner == 1 {
             ROWS_COST
-        } else {
+        } else if (self.extents.inner * self.element_bytes()).is_multiple_of(ACCESS_BYTES) {
             COLUMNS_COST
+        } else {
+            UNALIGNED_COLUMNS_COST
         };
         let at_once = BLOCKS_PER_MULTIPROCESSOR * multiprocessors;
         let share = |units: usize| units as f64 / multiprocessors as f64;
@@ -650,6 +653,14 @@ const COLUMNS_COST: Cost = Cost {
     alone: 0.7,
     tail: 0.5,
     split: [1.2, 1.2],
+    start: 6.0,
+};
+
+/// Where steps are not aligned, so that their elements are copied one by one.
+const UNALIGNED_COLUMNS_COST: Cost = Cost {
+    alone: 1.7,
+    tail: 0.5,
+    split: [1.9, 1.9],
     start: 6.0,
 };
 
