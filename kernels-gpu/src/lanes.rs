@@ -212,15 +212,32 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const O: usize, 
             inner,
             scan: core::marker::PhantomData,
         };
-        let mut c = 0;
-        while c < C {
-            // What is beyond the last sequence reads the last ones, and writes nothing.
-            let last = channels.end - if is_aligned { C - c } else { 1 };
-            let sequence = channels.sequence(c).min(last);
-            channels.starts[c] = sequence / inner * (len * inner) + sequence % inner;
-            c += 1;
+        // What is beyond the last sequence reads the last ones, and writes nothing.
+        if is_aligned {
+            channels.starts[0] = channels.start(channels.end - C, 0);
+        } else {
+            let mut c = 0;
+            while c < C {
+                channels.starts[c] = channels.start(channels.end - 1, c);
+                c += 1;
+            }
         }
         channels
+    }
+
+    /// Where the sequence of channel `c` begins, or sequence `last` if that comes before it.
+    #[inline(always)]
+    fn start(&self, last: usize, c: usize) -> usize {
+        let sequence = self.sequence(c).min(last);
+        // A division of 32 bits takes a fraction of the time.
+        let (outer, channel) = match (u32::try_from(sequence), u32::try_from(self.inner)) {
+            (Ok(sequence), Ok(inner)) => {
+                let inner = inner.max(1);
+                ((sequence / inner) as usize, (sequence % inner) as usize)
+            }
+            _ => (sequence / self.inner.max(1), sequence % self.inner.max(1)),
+        };
+        outer * (self.len * self.inner) + channel
     }
 
     #[inline(always)]
