@@ -21,11 +21,11 @@ use crate::{
     tiling::{
         WARP_THREADS,
         columns::{self, GROUP, STEPS, THREADS, TILE, WARPS},
-        narrow::{self, SERIAL_STAGES, Turns, place, turns},
+        narrow::{self, SERIAL_STAGES, Turns, paddings, turns},
     },
 };
 use core::marker::PhantomData;
-use cuda_std::{Scalar, async_copy, shared, thread, warp};
+use cuda_std::{Scalar, async_copy, hint::opaque_word, shared, thread, warp};
 
 /// A turn: the sequences from `unit · sequences` on, or one of the turns of one.
 #[derive(Clone, Copy)]
@@ -140,9 +140,9 @@ impl Virtual {
         }
     }
 
-    /// Where in the range the first of them is.
+    /// Where in the stage the first of them is, if it is there, of a range that begins at `head`.
     #[inline(always)]
-    fn first<D: Order>(&self, row: u32, inner: u32, range: &Range) -> u32 {
+    fn first<D: Order>(&self, row: u32, inner: u32, range: &Range, head: u32) -> u32 {
         let step = self.tile * TILE as u32 + row;
         let step = match D::DIRECTION {
             Direction::Forward => step,
@@ -151,64 +151,62 @@ impl Virtual {
         (self.sequence * range.steps)
             .wrapping_add(step)
             .wrapping_mul(inner)
-            .wrapping_add(self.channel)
+            .wrapping_add(self.channel + head)
     }
 }
 
-/// Where a range lies in a stage: from element `head` on, as its first one lies in a vector, where vectors are `aligned`.
+/// Where a range lies in a stage: from element `head` on. So element 0 is there for `base` of the arrays, where vectors are aligned.
 #[derive(Clone, Copy)]
 struct Span {
+    base: usize,
     head: u32,
     end: u32,
-    aligned: bool,
 }
 
 impl Span {
     #[inline(always)]
     fn new<const V: usize>(range: &Range, aligned: bool) -> Self {
-        let head = if aligned { (range.first % V) as u32 } else { 0 };
+        let head = if aligned { range.first % V } else { 0 };
         Self {
-            head,
-            end: head + range.count,
-            aligned,
+            base: range.first - head,
+            head: head as u32,
+            end: head as u32 + range.count,
         }
     }
 
-    /// Gives the vectors and the elements that are the thread's to `vector` and `element`. Elements of a stage are the same thread's
-    /// in every span that is as aligned.
+    /// Gives the vectors and the elements that are the thread's to `vector` and `element`. An element of a stage is always the same
+    /// thread's, unless vectors are `aligned` in one span and not in another.
     #[inline(always)]
-    fn each<E, const V: usize>(&self, vector: impl Fn(u32), element: impl Fn(u32)) {
+    fn each<const V: usize>(&self, aligned: bool, vector: impl Fn(u32), element: impl Fn(u32)) {
         let thread = thread::thread_idx_x();
         let (threads, width) = (THREADS as u32, V as u32);
-        if !self.aligned {
+        if !aligned {
             let mut at = thread;
             while at < self.end {
                 element(at);
-                at += threads;
+                at = opaque_word(at + threads);
             }
-        } else if self.head == 0 && self.end.is_multiple_of(width) {
-            let most = const { TILE * columns::channels(size_of::<E>()) / (THREADS * V) } as u32;
-            let mut i = 0;
-            while i < most {
-                let at = (i * threads + thread) * width;
-                if at < self.end {
-                    vector(at);
+            return;
+        }
+        let first = thread * width;
+        let mut at = first;
+        if first < self.head {
+            at += threads * width;
+        }
+        while at + width <= self.end {
+            vector(at);
+            at = opaque_word(at + threads * width);
+        }
+        // What is no whole vector, at the beginning and at the end.
+        if self.head > 0 || !self.end.is_multiple_of(width) {
+            let mut edge = if first < self.head { first } else { at };
+            while edge < self.end {
+                let mut one = edge.max(self.head);
+                while one < self.end.min(edge + width) {
+                    element(one);
+                    one = opaque_word(one + 1);
                 }
-                i += 1;
-            }
-        } else {
-            let mut at = thread * width;
-            while at < self.end {
-                if at >= self.head && at + width <= self.end {
-                    vector(at);
-                } else {
-                    let mut one = at.max(self.head);
-                    while one < self.end.min(at + width) {
-                        element(one);
-                        one += 1;
-                    }
-                }
-                at += threads * width;
+                edge = if edge < at { at } else { self.end };
             }
         }
     }
@@ -297,42 +295,61 @@ pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usiz
         let stage = |number: u32| {
             shared::dynamic_shared_mem::<E>().add(before + number as usize * (I * stage_elements))
         };
-        let place = |element: u32| place(element, size_of::<E>()) as usize;
-
-        // Starts to copy what a turn reads, if there is such a turn. No other thread accesses the thread's part of the stage.
-        let copy = |turn: Turn, number: u32| {
-            if turn.unit < end_unit {
-                let range = tensor.range(turn);
-                let span = Span::new::<V>(&range, aligned);
-                let stage = stage(number);
-                let from = |at: u32| range.first + at as usize - span.head as usize;
-                let mut k = 0;
-                while k < I {
-                    let (to, input) = (k * stage_elements, arrays.inputs[k]);
-                    span.each::<E, V>(
-                        |at| stage.copy_async::<V>(to + place(at), input, from(at)),
-                        |at| stage.copy_async::<1>(to + place(at), input, from(at)),
-                    );
-                    k += 1;
-                }
-            }
-            async_copy::commit();
+        let place = |element: u32| {
+            let before = opaque_word(paddings(element));
+            (element + before * V as u32) as usize
         };
+
         let mut turn = Turn {
             unit: first_unit,
             number: 0,
         };
+        // The turn that is copied next, and its stage; how many turns are under way.
         let mut ahead = turn;
+        let mut ahead_stage = 0;
+        let mut under_way = 0;
         let mut current = 0;
-        while current < stages {
-            copy(ahead, current);
-            ahead = ahead.next(turns);
-            current += 1;
-        }
-        current = 0;
         let mut bases = [S::Aggregate::START; C];
         let mut finite = true;
         while turn.unit < end_unit {
+            if under_way < stages {
+                if ahead.unit < end_unit {
+                    let range = tensor.range(ahead);
+                    let span = Span::new::<V>(&range, aligned);
+                    let stage = stage(ahead_stage);
+                    let inputs = arrays.inputs.map(|input| input.add(span.base));
+                    // No other thread accesses the thread's part of the stage: it stored what was there last.
+                    span.each::<V>(
+                        aligned,
+                        |at| {
+                            let to = stage.add(place(at));
+                            let mut k = 0;
+                            while k < I {
+                                to.copy_async::<V>(k * stage_elements, inputs[k], at as usize);
+                                k += 1;
+                            }
+                        },
+                        |at| {
+                            let to = stage.add(place(at));
+                            let mut k = 0;
+                            while k < I {
+                                to.copy_async::<1>(k * stage_elements, inputs[k], at as usize);
+                                k += 1;
+                            }
+                        },
+                    );
+                    ahead = ahead.next(turns);
+                }
+                async_copy::commit();
+                ahead_stage = if ahead_stage + 1 == stages {
+                    0
+                } else {
+                    ahead_stage + 1
+                };
+                under_way += 1;
+                continue;
+            }
+            under_way -= 1;
             let range = tensor.range(turn);
             let span = Span::new::<V>(&range, aligned);
             let present = virtuals.map(|v| v.present(row, &range));
@@ -358,25 +375,36 @@ pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usiz
             thread::sync_threads();
             let stage = stage(current);
             let is_whole = warp::vote_all(warp::FULL_MASK, present == [STEPS as u32; C]);
-            let mut places = [[0; C]; STEPS];
+            // Where in the stage the steps of the lane lie; of one that is not there, anywhere.
+            let firsts = virtuals.map(|v| v.first::<D>(row, channels, &range, span.head));
+            let next = |at: u32| match D::DIRECTION {
+                Direction::Forward => at.wrapping_add(channels),
+                Direction::Reverse => at.wrapping_sub(channels),
+            };
+            let step_at = |at: u32| -> S {
+                let at = stage.add(place(at));
+                let [step] = S::gather(|k| [at.read(k * stage_elements)]);
+                step
+            };
             let mut steps = [[S::PADDING; C]; STEPS];
             let mut c = 0;
             while c < C {
-                let mut at = virtuals[c]
-                    .first::<D>(row, channels, &range)
-                    .wrapping_add(span.head);
+                let mut at = firsts[c];
                 let mut t = 0;
-                while t < STEPS {
-                    places[t][c] = place(at);
-                    if is_whole || (t as u32) < present[c] {
-                        let at = places[t][c];
-                        [steps[t][c]] = S::gather(|k| [stage.read(k * stage_elements + at)]);
+                if is_whole {
+                    while t < STEPS {
+                        steps[t][c] = step_at(at);
+                        at = next(at);
+                        t += 1;
                     }
-                    at = match D::DIRECTION {
-                        Direction::Forward => at.wrapping_add(channels),
-                        Direction::Reverse => at.wrapping_sub(channels),
-                    };
-                    t += 1;
+                } else {
+                    while t < STEPS {
+                        if (t as u32) < present[c] {
+                            steps[t][c] = step_at(at);
+                        }
+                        at = next(at);
+                        t += 1;
+                    }
                 }
                 let is_first = turn.number == 0 && warp == 0 && virtuals[c].tile == 0;
                 if is_first && !options.has(Options::INITIAL) {
@@ -447,7 +475,7 @@ pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usiz
                         }
                         c += 1;
                     }
-                    i += 1;
+                    i = opaque_word(i + 1);
                 }
                 // They are read before others take their place.
                 warp::sync_warp(warp::FULL_MASK);
@@ -467,7 +495,7 @@ pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usiz
                 }
                 // Those are read after all of them are written.
                 warp::sync_warp(warp::FULL_MASK);
-                let mut last = GROUP as u32 - 1 - first_tile % GROUP as u32;
+                let mut last = opaque_word(GROUP as u32 - 1 - first_tile % GROUP as u32);
                 while last < tiles {
                     let mut c = 0;
                     while c < C {
@@ -479,7 +507,7 @@ pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usiz
                         }
                         c += 1;
                     }
-                    last += GROUP as u32;
+                    last = opaque_word(last + GROUP as u32);
                 }
             }
             let mut entering = groups;
@@ -496,17 +524,35 @@ pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usiz
                 c += 1;
             }
             let results = Results::new(&steps, entering, options);
+            // What is reckoned from these once more takes no registers meanwhile.
+            let mut places = firsts.map(opaque_word);
             let mut t = 0;
-            while t < STEPS {
-                let elements = S::emit(results.values[t])[0];
-                let mut c = 0;
-                while c < C {
-                    if virtuals[c].is_own && (is_whole || (t as u32) < present[c]) {
-                        stage.write(places[t][c], elements[c]);
+            if is_whole {
+                while t < STEPS {
+                    let elements = S::emit(results.values[t])[0];
+                    let mut c = 0;
+                    while c < C {
+                        if virtuals[c].is_own {
+                            stage.write(place(places[c]), elements[c]);
+                        }
+                        places[c] = next(places[c]);
+                        c += 1;
                     }
-                    c += 1;
+                    t += 1;
                 }
-                t += 1;
+            } else {
+                while t < STEPS {
+                    let elements = S::emit(results.values[t])[0];
+                    let mut c = 0;
+                    while c < C {
+                        if virtuals[c].is_own && (t as u32) < present[c] {
+                            stage.write(place(places[c]), elements[c]);
+                        }
+                        places[c] = next(places[c]);
+                        c += 1;
+                    }
+                    t += 1;
+                }
             }
             let worst = results.worst(entering);
             let mut c = 0;
@@ -526,14 +572,12 @@ pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usiz
             }
             // The results are stored after all of them are written.
             thread::sync_threads();
-            let output = arrays.outputs[0];
-            let to = |at: u32| range.first + at as usize - span.head as usize;
-            span.each::<E, V>(
-                |at| output.write_vector_streaming::<V>(to(at), stage.read_vector(place(at))),
-                |at| output.write(to(at), stage.read(place(at))),
+            let output = arrays.outputs[0].add(span.base);
+            span.each::<V>(
+                aligned,
+                |at| output.write_vector_streaming::<V>(at as usize, stage.read_vector(place(at))),
+                |at| output.write(at as usize, stage.read(place(at))),
             );
-            copy(ahead, current);
-            ahead = ahead.next(turns);
             turn = turn.next(turns);
             current = if current == stages - 1 {
                 0

@@ -457,21 +457,19 @@ pub mod narrow {
         if shared < most { shared } else { most }
     }
 
-    /// Elements after which there is a vector of padding, so that lanes whose steps lie a power of two apart access different banks.
-    const PADDED: u32 = 128;
-
-    /// Where a stage has an element of the range.
+    /// How many vectors of padding a stage has before an element of the range: so lanes whose steps lie a power of two apart access
+    /// different banks.
     #[inline(always)]
     #[must_use]
-    pub const fn place(element: u32, element_bytes: usize) -> u32 {
-        element + element / PADDED * vector(element_bytes) as u32
+    pub const fn paddings(element: u32) -> u32 {
+        element / 128
     }
 
     /// Elements of an input in a stage: those of a turn, and as many more as let the first be anywhere in a vector.
     #[must_use]
     pub const fn stage(element_bytes: usize) -> usize {
         let most = TILE * columns::channels(element_bytes) + vector(element_bytes);
-        place(most as u32, element_bytes) as usize
+        most + paddings(most as u32) as usize * vector(element_bytes)
     }
 
     /// Aggregates in the line of a warp: of each virtual channel, and of each channel before a turn.
