@@ -25,7 +25,11 @@ use crate::{
     },
 };
 use core::marker::PhantomData;
-use cuda_std::{Scalar, async_copy, hint::opaque_word, shared, thread, warp};
+use cuda_std::{
+    Scalar, async_copy,
+    hint::{opaque, opaque_word},
+    shared, thread, warp,
+};
 
 /// A turn: the sequences from `unit · sequences` on, or one of the turns of one.
 #[derive(Clone, Copy)]
@@ -419,9 +423,11 @@ pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usiz
             thread::sync_threads();
             let mut before = [S::Aggregate::IDENTITY; C];
             let mut total = before;
+            // Else the comparisons with it take a register from before the loop on.
+            let this_warp = opaque(warp as usize) as u32;
             let mut w = 0;
             while w < WARPS as u32 {
-                if w == warp {
+                if w == this_warp {
                     before = total;
                 }
                 let of_warp = aggregates.read(slot(w), total);

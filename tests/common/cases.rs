@@ -163,7 +163,8 @@ pub fn small(operator: Operator) -> Vec<Case> {
         Case::new(&[2, 7, 6], 1),
         Case::new(&[1, columns::TILE, 36], 1),
         Case::new(&[2, (columns::MAX_STAGES + 1) * columns::TILE + 5, 33], 1),
-        // Several narrow sequences of several tiles; one of several turns, in which groups end.
+        // Narrow sequences, many of one tile, several of some; one of several turns, in which groups end.
+        Case::new(&[30, 5, 2], 1),
         Case::new(&[9, columns::TILE + 5, 3], 1),
         Case::new(&[1, 45 * columns::TILE + 5, 3], 1),
         // So long that each block of a split scan has more tiles than there is room for.
