@@ -465,19 +465,24 @@ pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usiz
                     let position = first_tile.wrapping_add(v.tile) % GROUP as u32;
                     position.min(v.tile + 1)
                 });
+                let mut places = counts;
+                let mut c = 0;
+                while c < C {
+                    places[c] = channels + virtuals[c].number - counts[c] * channels;
+                    if counts[c] > 0 {
+                        within[c] = line.read(places[c] as usize, total[c]);
+                    }
+                    c += 1;
+                }
                 let most = tiles.min(GROUP as u32 - 1);
-                let mut i = 0;
+                let mut i = 1;
                 while i < most {
                     let mut c = 0;
                     while c < C {
+                        places[c] += channels;
                         if i < counts[c] {
-                            let back = (counts[c] - i) * channels;
-                            let of_tile = line.read(of_virtual(c) - back as usize, total[c]);
-                            within[c] = if i == 0 {
-                                of_tile
-                            } else {
-                                within[c].then(of_tile)
-                            };
+                            let of_tile = line.read(places[c] as usize, total[c]);
+                            within[c] = within[c].then(of_tile);
                         }
                         c += 1;
                     }
