@@ -373,7 +373,8 @@ fn compile(kernel: &'static Kernel, target: &str) -> Outcome {
         (8, _) => 128,
         // Three inputs or a mask, and what a group of tiles is found by.
         _ if kernel.is_gradient || kernel.is_masked => 88,
-        (_, Strategy::SplitColumns) => 76,
+        // Before compute capability 9.0, of two inputs, also what tiles side by side are found by.
+        (_, Strategy::SplitColumns | Strategy::Narrow) => 76,
         _ => 44,
     };
     let spilled: u32 = report

@@ -325,7 +325,7 @@ impl PlanBuilder {
         len <= lanes::FEW_STEPS || len <= lanes::MOST_STEPS && are_enough
     }
 
-    /// Few channels, sequences of one length, a kernel for that, and as much shared memory as it asks for.
+    /// Few channels, sequences of one length, turns that 32 bits count, a kernel for that, and as much shared memory as it asks for.
     fn can_use_narrow(&self, limits: &DeviceLimits) -> bool {
         let is_narrow = strategies(self.extents).contains(&Strategy::Narrow);
         is_narrow && self.packed.is_none() && self.narrow(limits).is_some()
@@ -575,6 +575,9 @@ impl PlanBuilder {
             .rev()
             .find(|&stages| shared(stages) <= limits.shared_bytes_per_block)?;
         let turns = narrow::turns(len, inner, bytes);
+        if u32::try_from(turns.turns).is_err() {
+            return None;
+        }
         let units = narrow::units(outer, &turns);
         let at_once = BLOCKS_PER_MULTIPROCESSOR * limits.multiprocessors as usize;
         let of_block = narrow::units_of_block(units, &turns, at_once);
@@ -840,7 +843,11 @@ mod tests {
                                 "rows" | "outer" => extents.outer,
                                 "len" => extents.len,
                                 "inner" => extents.inner,
+                                "stages" if strategy == Strategy::Narrow => {
+                                    narrow::best_stages(operator.inputs(), size_of::<f32>())
+                                }
                                 "stages" => columns::MAX_STAGES,
+                                "units" => 1,
                                 "flags" if launches.len() == 1 => 0,
                                 "flags" => sharing::FLAGS,
                                 "options" => Options::EXCLUSIVE.0 as usize,
@@ -1030,6 +1037,48 @@ mod tests {
             ] {
                 let got = strategies(builder(operation, extents), &H200);
                 assert_eq!(&got, expected, "{operation}, {extents:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn few_channels_are_scanned_side_by_side_if_there_are_blocks_for_all() {
+        use Strategy::{Columns, Narrow, SplitColumns};
+        for operation in operations() {
+            for (extents, expected) in [
+                (extents(264, 4096, 7), Narrow),
+                (extents(5000, 100, 2), Narrow),
+                (extents(264, 4096, 31), Narrow),
+                (extents(264, 4096, 32), Columns),
+                (extents(1, 1 << 22, 7), SplitColumns),
+            ] {
+                let builder = builder(operation, extents);
+                assert_eq!(strategies(builder, &H200)[0], expected, "{builder:?}");
+                let builder = builder.strategy(Some(Columns));
+                assert_eq!(strategies(builder, &H200), [Columns]);
+            }
+        }
+    }
+
+    #[test]
+    fn turns_of_narrow_columns_have_all_steps() {
+        for (bytes, inner) in [2, 4, 8]
+            .into_iter()
+            .flat_map(|bytes| (2..=narrow::MOST_CHANNELS).map(move |inner| (bytes, inner)))
+        {
+            for len in [0, 1, 63, 64, 65, 500, 512, 513, 2048, 2049, 1 << 20] {
+                let turns = narrow::turns(len, inner, bytes);
+                let context = format!("{len} steps, {inner} channels of {bytes} bytes: {turns:?}");
+                assert!(turns.steps * turns.turns >= len, "{context}");
+                assert!(turns.turns == 1 || turns.sequences == 1, "{context}");
+                let lanes = turns.sequences * turns.tiles * inner;
+                assert!(lanes <= columns::channels(bytes), "{context}");
+                for outer in [0, 1, 7, 1 << 20] {
+                    let units = narrow::units(outer, &turns);
+                    assert!(units * turns.sequences >= outer, "{context}");
+                    let of_block = narrow::units_of_block(units, &turns, 264);
+                    assert!(of_block >= 1 && of_block <= units.max(1), "{context}");
+                }
             }
         }
     }

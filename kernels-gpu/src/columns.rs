@@ -142,8 +142,8 @@ pub unsafe fn scan_columns<
 /// Scans the strip of the channels from `channel` on of outer index `outer`. If `careful`, at once in serial order.
 ///
 /// # Safety
-/// As [`scan_columns`], but for the grid: one block scans the strip. All its threads call it together, and access the shared memory
-/// no more.
+/// As [`scan_columns`], but for the grid: one block scans the strip. All its threads call it together, and have passed a barrier since they
+/// last accessed the shared memory.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "those of the kernels")]
 pub unsafe fn scan_strip<S, E, D, const I: usize, const O: usize, const V: usize, const C: usize>(

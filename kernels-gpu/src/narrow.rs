@@ -35,13 +35,13 @@ use cuda_std::{
 #[derive(Clone, Copy)]
 struct Turn {
     unit: usize,
-    number: usize,
+    number: u32,
 }
 
 impl Turn {
     /// The one after it.
     #[inline(always)]
-    fn next(self, turns: usize) -> Self {
+    fn next(self, turns: u32) -> Self {
         if self.number + 1 < turns {
             Self {
                 number: self.number + 1,
@@ -91,7 +91,7 @@ impl<D: Order> Tensor<D> {
             sequences, steps, ..
         } = self.turns;
         let sequence = turn.unit * sequences;
-        let position = turn.number * steps;
+        let position = turn.number as usize * steps;
         let steps = steps.min(self.len - position);
         let sequences = sequences.min(self.outer - sequence) as u32;
         Range {
@@ -221,7 +221,7 @@ impl Span {
 /// # Safety
 /// - The inputs and the output have `outer · len · inner` elements; the inputs are written, and do not overlap the output. The arrays
 ///   that the options name have as many elements as there are sequences.
-/// - `inner` is not 0, and at most [`MOST_CHANNELS`](narrow::MOST_CHANNELS).
+/// - `inner` is not 0, and at most [`MOST_CHANNELS`](narrow::MOST_CHANNELS). 32 bits count the [`turns`].
 /// - The grid has a block for every `units` of the [`units`](narrow::units), counted by [`block::index`]; a block is of
 ///   [`THREADS`] threads.
 /// - `stages` is 2 or [`MAX_STAGES`](narrow::MAX_STAGES), and the launch has [`shared_bytes`](narrow::shared_bytes) of dynamic shared
@@ -265,7 +265,7 @@ pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usiz
     let lane = thread::thread_idx_x() % WARP_THREADS as u32;
     let warp = thread::thread_idx_x() / WARP_THREADS as u32;
     let row = warp * STEPS as u32;
-    let tiles = tiles as u32;
+    let (tiles, turns) = (tiles as u32, turns as u32);
     let virtuals: [Virtual; C] = core::array::from_fn(|c| {
         Virtual::new(lane + (c * WARP_THREADS) as u32, channels, &tensor.turns)
     });
@@ -460,7 +460,7 @@ pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usiz
                 // They are read after all of them are written.
                 warp::sync_warp(warp::FULL_MASK);
                 // Of the sequence's tiles, the first one of the turn. What is before it counts as one.
-                let first_tile = (turn.number as u32).wrapping_mul(tiles);
+                let first_tile = turn.number.wrapping_mul(tiles);
                 counts = virtuals.map(|v| {
                     let position = first_tile.wrapping_add(v.tile) % GROUP as u32;
                     position.min(v.tile + 1)
@@ -571,7 +571,7 @@ pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usiz
                 finite &= S::Aggregate::is_finite_carry(worst[c])
                     & S::Aggregate::is_finite_carry(after[c]);
                 let v = virtuals[c];
-                let tile = turn.number * tiles as usize + v.tile as usize;
+                let tile = turn.number as usize * tiles as usize + v.tile as usize;
                 let is_last = tile + 1 == tensor.tiles() && v.sequence < range.sequences;
                 if options.has(Options::FINAL) && warp == 0 && v.is_own && is_last {
                     let sequence = turn.unit * sequences + v.sequence as usize;
