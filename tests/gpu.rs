@@ -11,7 +11,7 @@ use common::emulator::Emulator;
 use common::expected::{Accuracy, compare, kernel_depth};
 use common::gpu::{
     CANARY, all_memory, device, engine as gpu_engine, gpu, gradient, host, lanes, little_memory,
-    new_stream, split,
+    narrow, new_stream, split,
 };
 use common::{
     Backend, Checked, Completion, OPERATIONS, Trial, checks, device as on_device,
@@ -104,8 +104,10 @@ fn main() {
     trials.extend(suite("host", host));
     trials.extend(suite("split", split));
     trials.extend(suite("lanes", lanes));
+    trials.extend(suite("narrow", narrow));
     trials.extend(checks::all_on("small::split", split, cases::small));
     trials.extend(checks::all_on("small::lanes", lanes, cases::small));
+    trials.extend(checks::all_on("small::narrow", narrow, cases::small));
     trials.extend(options::suite("gpu", gpu_engine));
     trials.extend(suite("gradient", gradient));
     trials.extend(checks::bitwise("device", device));

@@ -12,7 +12,7 @@ use common::emulator::{
     overflowing_with_resets, plans, seeds, signed_zeros,
 };
 use common::expected::{Accuracy, compare};
-use common::{Backend, Checked, Trial, checks, lanes};
+use common::{Backend, Checked, Trial, checks, lanes, narrow};
 use cuda_std::emulator::Site;
 use libtest_mimic::Arguments;
 use ptxscan::half::{bf16, f16};
@@ -113,6 +113,7 @@ fn typed() -> Vec<Trial> {
             Trial::test(format!("options::whole::{}", <$type>::NAME), || any_options::<$type>(whole)),
             Trial::test(format!("options::split::{}", <$type>::NAME), || any_options::<$type>(split)),
             Trial::test(format!("options::lanes::{}", <$type>::NAME), || any_options::<$type>(lanes)),
+            Trial::test(format!("options::narrow::{}", <$type>::NAME), || any_options::<$type>(narrow)),
             Trial::test(format!("options::strided::{}", <$type>::NAME), any_layouts::<$type>),
         )*] };
     }

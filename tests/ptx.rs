@@ -5,7 +5,7 @@ use ptxscan::gpu::ptx;
 use ptxscan::plan::{DeviceLimits, Plan, PlanBuilder};
 use ptxscan::{Extents, Operation};
 use ptxscan_kernels::entry::{KERNELS, Kernel, Operator, Strategy};
-use ptxscan_kernels::tiling::{columns, lanes};
+use ptxscan_kernels::tiling::{columns, lanes, narrow};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
@@ -220,6 +220,17 @@ fn instructions(kernel: &Kernel) -> Outcome {
             at_least(runs, &["ld.global.L1::no_allocate", vector])?;
             at_least(columns::STEPS, &["st.global.L1::no_allocate", vector])?;
         }
+        Strategy::Narrow => {
+            // Before steps, aggregates and results are read, and two in a replay.
+            at_least(5, &["bar.sync"])?;
+            at_least(3, &["bar.warp.sync"])?;
+            at_least(inputs, &["cp.async", ".shared.global", "], 16"])?;
+            at_least(inputs, &["cp.async", ".shared.global", "], 4"])?;
+            at_least(1, &["st.global.L1::no_allocate", ".v4.b32"])?;
+            for pending in 1..narrow::MAX_STAGES {
+                at_least(1, &[&format!("cp.async.wait_group {pending};")])?;
+            }
+        }
         Strategy::Columns => {
             // Before the aggregates are read, and in a replay.
             at_least(2, &["bar.sync"])?;
@@ -362,7 +373,8 @@ fn compile(kernel: &'static Kernel, target: &str) -> Outcome {
         (8, _) => 128,
         // Three inputs or a mask, and what a group of tiles is found by.
         _ if kernel.is_gradient || kernel.is_masked => 88,
-        (_, Strategy::SplitColumns) => 76,
+        // Before compute capability 9.0, of two inputs, also what tiles side by side are found by.
+        (_, Strategy::SplitColumns | Strategy::Narrow) => 76,
         _ => 44,
     };
     let spilled: u32 = report
@@ -389,7 +401,7 @@ fn compile(kernel: &'static Kernel, target: &str) -> Outcome {
 fn planned_registers(kernel: &'static Kernel) -> u32 {
     let inner = match kernel.strategy {
         Strategy::Rows | Strategy::SplitRows | Strategy::ShortRows => 1,
-        Strategy::Columns | Strategy::SplitColumns | Strategy::Lanes => 2,
+        Strategy::Columns | Strategy::SplitColumns | Strategy::Lanes | Strategy::Narrow => 2,
     };
     let extents = Extents {
         outer: 1,

@@ -9,7 +9,8 @@
 //!    ([`columns::best_stages`]), or as it can hold ([`Strategy::Columns`]). So are gradients computed.
 //! 5. But where columns have few steps, and there are enough of them, a lane scans its channels alone ([`Strategy::Lanes`]); and rows that
 //!    are so short that a warp holds one or more of them are scanned by a few lanes each ([`Strategy::ShortRows`]).
-//! 6. And where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
+//! 6. Where there are few channels, a block scans several tiles of them at once ([`Strategy::Narrow`]), unless more is gained by rule 7.
+//! 7. And where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
 //!    blocks as the device can run at once ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]), if a block has as much shared memory,
 //!    if the sequences are not packed, and if there are kernels for that: there are none for masks and layouts, and none that split the
 //!    rows of a gradient. What either would take is reckoned in tiles: those that a block scans one after another, twice as long where two
@@ -27,7 +28,7 @@ pub use ptxscan_kernels::entry::Strategy;
 use ptxscan_kernels::entry::{Kernel, find};
 use ptxscan_kernels::layout::{MOST_INPUTS, Strided};
 use ptxscan_kernels::tiling::{
-    ACCESS_BYTES, WARP_THREADS, columns, lanes, look_back, rows, sharing, short_rows,
+    ACCESS_BYTES, WARP_THREADS, columns, lanes, look_back, narrow, rows, sharing, short_rows,
     split_columns, split_rows,
 };
 
@@ -136,6 +137,13 @@ pub fn split(extents: Extents) -> Strategy {
 pub fn strategies(extents: Extents) -> &'static [Strategy] {
     if extents.inner == 1 {
         &[Strategy::Rows, Strategy::SplitRows, Strategy::ShortRows]
+    } else if extents.inner <= narrow::MOST_CHANNELS {
+        &[
+            Strategy::Columns,
+            Strategy::SplitColumns,
+            Strategy::Lanes,
+            Strategy::Narrow,
+        ]
     } else {
         &[Strategy::Columns, Strategy::SplitColumns, Strategy::Lanes]
     }
@@ -252,6 +260,7 @@ impl PlanBuilder {
         let strategy = match self.strategy {
             None if self.can_use_lanes() && self.gains_by_lanes(limits) => Strategy::Lanes,
             None if self.can_use_short_rows() => Strategy::ShortRows,
+            None if self.can_use_narrow(limits) && self.gains_by_narrow(limits) => Strategy::Narrow,
             None if self.can_split()
                 && self.gains_by_splitting(limits)
                 && split_launch().is_some() =>
@@ -269,6 +278,7 @@ impl PlanBuilder {
             ),
             Strategy::Lanes if self.can_use_lanes() => (vec![self.lanes()?], 0),
             Strategy::ShortRows if self.can_use_short_rows() => (vec![self.short_rows()?], 0),
+            Strategy::Narrow if self.can_use_narrow(limits) => (vec![self.narrow(limits)?], 0),
             _ => return None,
         };
         Some(Plan::Scan {
@@ -315,6 +325,23 @@ impl PlanBuilder {
         len <= lanes::FEW_STEPS || len <= lanes::MOST_STEPS && are_enough
     }
 
+    /// Few channels, sequences of one length, turns that 32 bits count, a kernel for that, and as much shared memory as it asks for.
+    fn can_use_narrow(&self, limits: &DeviceLimits) -> bool {
+        let is_narrow = strategies(self.extents).contains(&Strategy::Narrow);
+        is_narrow && self.packed.is_none() && self.narrow(limits).is_some()
+    }
+
+    /// Rule 6: but where few blocks keep less of the device busy than lanes that have a channel keep of split strips.
+    fn gains_by_narrow(&self, limits: &DeviceLimits) -> bool {
+        let Extents { outer, len, inner } = self.extents;
+        let bytes = self.element_bytes();
+        let units = narrow::units(outer, &narrow::turns(len, inner, bytes));
+        let at_once = BLOCKS_PER_MULTIPROCESSOR * limits.multiprocessors as usize;
+        let channels = split_columns::channels(self.inputs(), bytes);
+        let is_busy = units.saturating_mul(channels) >= at_once * inner.min(channels);
+        is_busy || !self.can_split() || !self.gains_by_splitting(limits)
+    }
+
     /// Bytes of an element; of a type without kernels, which has no plan, any number will do.
     fn element_bytes(&self) -> usize {
         let kernel = self.kernel(whole(self.extents));
@@ -352,7 +379,7 @@ impl PlanBuilder {
         all
     }
 
-    /// Rule 6.
+    /// Rule 7.
     fn gains_by_splitting(&self, limits: &DeviceLimits) -> bool {
         let (units, tiles) = self.units_and_tiles();
         let multiprocessors = limits.multiprocessors.max(1) as usize;
@@ -534,6 +561,36 @@ impl PlanBuilder {
             shared_bytes_used: shared,
             shared_bytes: shared,
             registers: short_rows::registers(inputs),
+            numbers: self.all_numbers(kernel, &numbers),
+        })
+    }
+
+    fn narrow(&self, limits: &DeviceLimits) -> Option<Launch> {
+        let Extents { outer, len, inner } = self.extents;
+        let kernel = self.kernel(Strategy::Narrow)?;
+        let bytes = kernel.element_bytes;
+        let shared = |stages| {
+            let (aggregate, carry) = (kernel.aggregate_bytes, kernel.carry_bytes);
+            narrow::shared_bytes(self.inputs(), aggregate, carry, bytes, stages) as u32
+        };
+        let stages = (2..=narrow::best_stages(self.inputs(), bytes))
+            .rev()
+            .find(|&stages| shared(stages) <= limits.shared_bytes_per_block)?;
+        let turns = narrow::turns(len, inner, bytes);
+        if u32::try_from(turns.turns).is_err() {
+            return None;
+        }
+        let units = narrow::units(outer, &turns);
+        let at_once = BLOCKS_PER_MULTIPROCESSOR * limits.multiprocessors as usize;
+        let of_block = narrow::units_of_block(units, &turns, at_once);
+        let numbers = [outer, len, inner, stages, of_block].map(|number| number as u64);
+        Some(Launch {
+            kernel,
+            grid: grid(units.div_ceil(of_block) as u64)?,
+            block: columns::THREADS as u32,
+            shared_bytes_used: shared(stages),
+            shared_bytes: shared(stages),
+            registers: columns::REGISTERS,
             numbers: self.all_numbers(kernel, &numbers),
         })
     }
@@ -796,7 +853,11 @@ mod tests {
                                 "rows" | "outer" => extents.outer,
                                 "len" => extents.len,
                                 "inner" => extents.inner,
+                                "stages" if strategy == Strategy::Narrow => {
+                                    narrow::best_stages(operator.inputs(), size_of::<f32>())
+                                }
                                 "stages" => columns::MAX_STAGES,
+                                "units" => 1,
                                 "flags" if launches.len() == 1 => 0,
                                 "flags" => sharing::FLAGS,
                                 "options" => Options::EXCLUSIVE.0 as usize,
@@ -986,6 +1047,48 @@ mod tests {
             ] {
                 let got = strategies(builder(operation, extents), &H200);
                 assert_eq!(&got, expected, "{operation}, {extents:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn few_channels_are_scanned_side_by_side_if_there_are_blocks_for_all() {
+        use Strategy::{Columns, Narrow, SplitColumns};
+        for operation in operations() {
+            for (extents, expected) in [
+                (extents(264, 4096, 7), Narrow),
+                (extents(5000, 100, 2), Narrow),
+                (extents(264, 4096, 31), Narrow),
+                (extents(264, 4096, 32), Columns),
+                (extents(1, 1 << 22, 7), SplitColumns),
+            ] {
+                let builder = builder(operation, extents);
+                assert_eq!(strategies(builder, &H200)[0], expected, "{builder:?}");
+                let builder = builder.strategy(Some(Columns));
+                assert_eq!(strategies(builder, &H200), [Columns]);
+            }
+        }
+    }
+
+    #[test]
+    fn turns_of_narrow_columns_have_all_steps() {
+        for (bytes, inner) in [2, 4, 8]
+            .into_iter()
+            .flat_map(|bytes| (2..=narrow::MOST_CHANNELS).map(move |inner| (bytes, inner)))
+        {
+            for len in [0, 1, 63, 64, 65, 500, 512, 513, 2048, 2049, 1 << 20] {
+                let turns = narrow::turns(len, inner, bytes);
+                let context = format!("{len} steps, {inner} channels of {bytes} bytes: {turns:?}");
+                assert!(turns.steps * turns.turns >= len, "{context}");
+                assert!(turns.turns == 1 || turns.sequences == 1, "{context}");
+                let lanes = turns.sequences * turns.tiles * inner;
+                assert!(lanes <= columns::channels(bytes), "{context}");
+                for outer in [0, 1, 7, 1 << 20] {
+                    let units = narrow::units(outer, &turns);
+                    assert!(units * turns.sequences >= outer, "{context}");
+                    let of_block = narrow::units_of_block(units, &turns, 264);
+                    assert!(of_block >= 1 && of_block <= units.max(1), "{context}");
+                }
             }
         }
     }

@@ -8,6 +8,7 @@ use crate::{
     lanes::scan_lanes,
     layout::Layout,
     monoid::{Affine, Carry, Gradient, Restarting, Step, Sum},
+    narrow::scan_narrow,
     rows::scan_rows,
     short_rows::scan_short_rows,
     split_columns::scan_split_columns,
@@ -71,6 +72,9 @@ pub enum Strategy {
     Lanes,
     /// Steps are neighbours, some lanes scan a row: [`scan_short_rows`], with the numbers (rows, len, width, options).
     ShortRows,
+    /// As [`Columns`](Self::Columns), of few channels: a block scans several tiles at once, [`scan_narrow`], with the numbers
+    /// (outer, len, inner, stages, units, options).
+    Narrow,
     /// Steps are neighbours, many blocks scan a row: [`scan_split_rows`], with the numbers (rows, len, options).
     SplitRows,
     /// Steps lie `inner` elements apart, many blocks scan a strip: [`scan_split_columns`], with the numbers
@@ -193,6 +197,7 @@ macro_rules! kernels {
     (@numbers Columns $($rest:tt)*) => { kernels! { @layouts (outer len inner stages flags options) $($rest)* } };
     (@numbers Lanes false $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner options) () $($rest)* } };
     (@numbers ShortRows false $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len width options) () $($rest)* } };
+    (@numbers Narrow false $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner stages units options) () $($rest)* } };
     (@numbers SplitRows false $rule:ident $($rest:tt)*) => { kernels! { @$rule (rows len options) () $($rest)* } };
     (@numbers SplitColumns false $rule:ident $($rest:tt)*) => { kernels! { @$rule (outer len inner options) () $($rest)* } };
     // Those of layouts: with a mask, of `MOST_INPUTS` of them.
@@ -222,6 +227,9 @@ macro_rules! kernels {
     };
     (@kernel $outputs:tt $inputs:tt $element:ident ShortRows $is_masked:tt $($rest:tt)*) => {
         kernels!(@numbers ShortRows $is_masked function $outputs $inputs $element scan_short_rows [] [{ short_rows::subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
+    };
+    (@kernel $outputs:tt $inputs:tt $element:ident Narrow $is_masked:tt $($rest:tt)*) => {
+        kernels!(@numbers Narrow $is_masked function $outputs $inputs $element scan_narrow [OUTPUTS] [] [{ lane_channels(size_of::<$element>()) }] $($rest)*);
     };
     (@kernel $outputs:tt $inputs:tt $element:ident SplitRows $is_masked:tt $($rest:tt)*) => {
         kernels!(@numbers SplitRows $is_masked function $outputs $inputs $element scan_split_rows [] [{ subtiles(INPUTS, size_of::<$element>()) }] [] $($rest)*);
@@ -298,6 +306,7 @@ kernels! {
         ShortRows false Cumsum Sum<f32>, [x], cumsum_short_rows_f32 reverse_cumsum_short_rows_f32;
         Columns false Cumsum Sum<f32>, [x], cumsum_columns_f32 reverse_cumsum_columns_f32;
         Lanes false Cumsum Sum<f32>, [x], cumsum_lanes_f32 reverse_cumsum_lanes_f32;
+        Narrow false Cumsum Sum<f32>, [x], cumsum_narrow_f32 reverse_cumsum_narrow_f32;
         SplitRows false Cumsum Sum<f32>, [x], cumsum_split_rows_f32 reverse_cumsum_split_rows_f32;
         SplitColumns false Cumsum Sum<f32>, [x], cumsum_split_columns_f32 reverse_cumsum_split_columns_f32;
         Rows true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_rows_f32 reverse_cumsum_masked_rows_f32;
@@ -306,6 +315,7 @@ kernels! {
         ShortRows false AffineScan Affine<f32>, [a b], affine_scan_short_rows_f32 reverse_affine_scan_short_rows_f32;
         Columns false AffineScan Affine<f32>, [a b], affine_scan_columns_f32 reverse_affine_scan_columns_f32;
         Lanes false AffineScan Affine<f32>, [a b], affine_scan_lanes_f32 reverse_affine_scan_lanes_f32;
+        Narrow false AffineScan Affine<f32>, [a b], affine_scan_narrow_f32 reverse_affine_scan_narrow_f32;
         SplitRows false AffineScan Affine<f32>, [a b], affine_scan_split_rows_f32 reverse_affine_scan_split_rows_f32;
         SplitColumns false AffineScan Affine<f32>, [a b], affine_scan_split_columns_f32 reverse_affine_scan_split_columns_f32;
         Rows true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_rows_f32 reverse_affine_scan_masked_rows_f32;
@@ -321,6 +331,7 @@ kernels! {
         ShortRows false Cumsum Sum<f64>, [x], cumsum_short_rows_f64 reverse_cumsum_short_rows_f64;
         Columns false Cumsum Sum<f64>, [x], cumsum_columns_f64 reverse_cumsum_columns_f64;
         Lanes false Cumsum Sum<f64>, [x], cumsum_lanes_f64 reverse_cumsum_lanes_f64;
+        Narrow false Cumsum Sum<f64>, [x], cumsum_narrow_f64 reverse_cumsum_narrow_f64;
         SplitRows false Cumsum Sum<f64>, [x], cumsum_split_rows_f64 reverse_cumsum_split_rows_f64;
         SplitColumns false Cumsum Sum<f64>, [x], cumsum_split_columns_f64 reverse_cumsum_split_columns_f64;
         Rows true Cumsum Restarting<Sum<f64>>, [x], cumsum_masked_rows_f64 reverse_cumsum_masked_rows_f64;
@@ -329,6 +340,7 @@ kernels! {
         ShortRows false AffineScan Affine<f64>, [a b], affine_scan_short_rows_f64 reverse_affine_scan_short_rows_f64;
         Columns false AffineScan Affine<f64>, [a b], affine_scan_columns_f64 reverse_affine_scan_columns_f64;
         Lanes false AffineScan Affine<f64>, [a b], affine_scan_lanes_f64 reverse_affine_scan_lanes_f64;
+        Narrow false AffineScan Affine<f64>, [a b], affine_scan_narrow_f64 reverse_affine_scan_narrow_f64;
         SplitRows false AffineScan Affine<f64>, [a b], affine_scan_split_rows_f64 reverse_affine_scan_split_rows_f64;
         SplitColumns false AffineScan Affine<f64>, [a b], affine_scan_split_columns_f64 reverse_affine_scan_split_columns_f64;
         Rows true AffineScan Restarting<Affine<f64>>, [a b], affine_scan_masked_rows_f64 reverse_affine_scan_masked_rows_f64;
@@ -344,6 +356,7 @@ kernels! {
         ShortRows false Cumsum Sum<f32>, [x], cumsum_short_rows_f16 reverse_cumsum_short_rows_f16;
         Columns false Cumsum Sum<f32>, [x], cumsum_columns_f16 reverse_cumsum_columns_f16;
         Lanes false Cumsum Sum<f32>, [x], cumsum_lanes_f16 reverse_cumsum_lanes_f16;
+        Narrow false Cumsum Sum<f32>, [x], cumsum_narrow_f16 reverse_cumsum_narrow_f16;
         SplitRows false Cumsum Sum<f32>, [x], cumsum_split_rows_f16 reverse_cumsum_split_rows_f16;
         SplitColumns false Cumsum Sum<f32>, [x], cumsum_split_columns_f16 reverse_cumsum_split_columns_f16;
         Rows true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_rows_f16 reverse_cumsum_masked_rows_f16;
@@ -352,6 +365,7 @@ kernels! {
         ShortRows false AffineScan Affine<f32>, [a b], affine_scan_short_rows_f16 reverse_affine_scan_short_rows_f16;
         Columns false AffineScan Affine<f32>, [a b], affine_scan_columns_f16 reverse_affine_scan_columns_f16;
         Lanes false AffineScan Affine<f32>, [a b], affine_scan_lanes_f16 reverse_affine_scan_lanes_f16;
+        Narrow false AffineScan Affine<f32>, [a b], affine_scan_narrow_f16 reverse_affine_scan_narrow_f16;
         SplitRows false AffineScan Affine<f32>, [a b], affine_scan_split_rows_f16 reverse_affine_scan_split_rows_f16;
         SplitColumns false AffineScan Affine<f32>, [a b], affine_scan_split_columns_f16 reverse_affine_scan_split_columns_f16;
         Rows true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_rows_f16 reverse_affine_scan_masked_rows_f16;
@@ -367,6 +381,7 @@ kernels! {
         ShortRows false Cumsum Sum<f32>, [x], cumsum_short_rows_bf16 reverse_cumsum_short_rows_bf16;
         Columns false Cumsum Sum<f32>, [x], cumsum_columns_bf16 reverse_cumsum_columns_bf16;
         Lanes false Cumsum Sum<f32>, [x], cumsum_lanes_bf16 reverse_cumsum_lanes_bf16;
+        Narrow false Cumsum Sum<f32>, [x], cumsum_narrow_bf16 reverse_cumsum_narrow_bf16;
         SplitRows false Cumsum Sum<f32>, [x], cumsum_split_rows_bf16 reverse_cumsum_split_rows_bf16;
         SplitColumns false Cumsum Sum<f32>, [x], cumsum_split_columns_bf16 reverse_cumsum_split_columns_bf16;
         Rows true Cumsum Restarting<Sum<f32>>, [x], cumsum_masked_rows_bf16 reverse_cumsum_masked_rows_bf16;
@@ -375,6 +390,7 @@ kernels! {
         ShortRows false AffineScan Affine<f32>, [a b], affine_scan_short_rows_bf16 reverse_affine_scan_short_rows_bf16;
         Columns false AffineScan Affine<f32>, [a b], affine_scan_columns_bf16 reverse_affine_scan_columns_bf16;
         Lanes false AffineScan Affine<f32>, [a b], affine_scan_lanes_bf16 reverse_affine_scan_lanes_bf16;
+        Narrow false AffineScan Affine<f32>, [a b], affine_scan_narrow_bf16 reverse_affine_scan_narrow_bf16;
         SplitRows false AffineScan Affine<f32>, [a b], affine_scan_split_rows_bf16 reverse_affine_scan_split_rows_bf16;
         SplitColumns false AffineScan Affine<f32>, [a b], affine_scan_split_columns_bf16 reverse_affine_scan_split_columns_bf16;
         Rows true AffineScan Restarting<Affine<f32>>, [a b], affine_scan_masked_rows_bf16 reverse_affine_scan_masked_rows_bf16;
@@ -390,6 +406,7 @@ kernels! {
         ShortRows false Cumsum Sum<i32>, [x], cumsum_short_rows_i32 reverse_cumsum_short_rows_i32;
         Columns false Cumsum Sum<i32>, [x], cumsum_columns_i32 reverse_cumsum_columns_i32;
         Lanes false Cumsum Sum<i32>, [x], cumsum_lanes_i32 reverse_cumsum_lanes_i32;
+        Narrow false Cumsum Sum<i32>, [x], cumsum_narrow_i32 reverse_cumsum_narrow_i32;
         SplitRows false Cumsum Sum<i32>, [x], cumsum_split_rows_i32 reverse_cumsum_split_rows_i32;
         SplitColumns false Cumsum Sum<i32>, [x], cumsum_split_columns_i32 reverse_cumsum_split_columns_i32;
         Rows true Cumsum Restarting<Sum<i32>>, [x], cumsum_masked_rows_i32 reverse_cumsum_masked_rows_i32;
@@ -400,6 +417,7 @@ kernels! {
         ShortRows false Cumsum Sum<i64>, [x], cumsum_short_rows_i64 reverse_cumsum_short_rows_i64;
         Columns false Cumsum Sum<i64>, [x], cumsum_columns_i64 reverse_cumsum_columns_i64;
         Lanes false Cumsum Sum<i64>, [x], cumsum_lanes_i64 reverse_cumsum_lanes_i64;
+        Narrow false Cumsum Sum<i64>, [x], cumsum_narrow_i64 reverse_cumsum_narrow_i64;
         SplitRows false Cumsum Sum<i64>, [x], cumsum_split_rows_i64 reverse_cumsum_split_rows_i64;
         SplitColumns false Cumsum Sum<i64>, [x], cumsum_split_columns_i64 reverse_cumsum_split_columns_i64;
         Rows true Cumsum Restarting<Sum<i64>>, [x], cumsum_masked_rows_i64 reverse_cumsum_masked_rows_i64;
@@ -410,6 +428,7 @@ kernels! {
         ShortRows false Cumsum Sum<Complex32>, [x], cumsum_short_rows_c64 reverse_cumsum_short_rows_c64;
         Columns false Cumsum Sum<Complex32>, [x], cumsum_columns_c64 reverse_cumsum_columns_c64;
         Lanes false Cumsum Sum<Complex32>, [x], cumsum_lanes_c64 reverse_cumsum_lanes_c64;
+        Narrow false Cumsum Sum<Complex32>, [x], cumsum_narrow_c64 reverse_cumsum_narrow_c64;
         SplitRows false Cumsum Sum<Complex32>, [x], cumsum_split_rows_c64 reverse_cumsum_split_rows_c64;
         SplitColumns false Cumsum Sum<Complex32>, [x], cumsum_split_columns_c64 reverse_cumsum_split_columns_c64;
         Rows true Cumsum Restarting<Sum<Complex32>>, [x], cumsum_masked_rows_c64 reverse_cumsum_masked_rows_c64;
@@ -418,6 +437,7 @@ kernels! {
         ShortRows false AffineScan Affine<Complex32>, [a b], affine_scan_short_rows_c64 reverse_affine_scan_short_rows_c64;
         Columns false AffineScan Affine<Complex32>, [a b], affine_scan_columns_c64 reverse_affine_scan_columns_c64;
         Lanes false AffineScan Affine<Complex32>, [a b], affine_scan_lanes_c64 reverse_affine_scan_lanes_c64;
+        Narrow false AffineScan Affine<Complex32>, [a b], affine_scan_narrow_c64 reverse_affine_scan_narrow_c64;
         SplitRows false AffineScan Affine<Complex32>, [a b], affine_scan_split_rows_c64 reverse_affine_scan_split_rows_c64;
         SplitColumns false AffineScan Affine<Complex32>, [a b], affine_scan_split_columns_c64 reverse_affine_scan_split_columns_c64;
         Rows true AffineScan Restarting<Affine<Complex32>>, [a b], affine_scan_masked_rows_c64 reverse_affine_scan_masked_rows_c64;

@@ -6,6 +6,7 @@
 //! | [`rows`], [`columns`] | the strategies for whole sequences, a block each; also for gradients |
 //! | [`lanes`] | the strategy for many short sequences, which a lane takes through all steps |
 //! | [`short_rows`] | the strategy for short rows, of which a warp takes many at once |
+//! | [`narrow`] | the strategy for few channels |
 //! | [`split_rows`], [`split_columns`] | the strategies for few long sequences, whose tiles all blocks share; in columns also for gradients |
 //! | [`look_back`] | how blocks that share a row learn what enters their tiles |
 //! | [`sharing`] | tickets for tiles, and what blocks publish |
@@ -31,6 +32,7 @@ pub mod lanes;
 pub mod layout;
 pub mod look_back;
 pub mod monoid;
+pub mod narrow;
 pub mod rows;
 pub mod sharing;
 pub mod short_rows;

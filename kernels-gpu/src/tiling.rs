@@ -374,6 +374,144 @@ pub mod lanes {
     }
 }
 
+/// The tiling of [`scan_narrow`](crate::narrow::scan_narrow): columns of so few channels that a block's lanes have room for those of several
+/// tiles of [`columns`]. It takes them in one turn: tiles of a sequence one after another, or those of several sequences. Either way
+/// their steps are one range of memory.
+pub mod narrow {
+    use super::columns::{self, TILE, WARPS};
+    use super::rows::vector;
+    use super::{ACCESS_BYTES, WARP_THREADS};
+
+    /// The most channels.
+    pub const MOST_CHANNELS: usize = WARP_THREADS - 1;
+    /// Ranges in shared memory, at most.
+    pub const MAX_STAGES: usize = 3;
+    /// Ranges in shared memory of the strip that is scanned again in serial order, a tile at a time.
+    pub const SERIAL_STAGES: usize = 2;
+
+    /// How many ranges in shared memory keep the memory busy, with two blocks on a multiprocessor.
+    #[must_use]
+    pub const fn best_stages(inputs: usize, element_bytes: usize) -> usize {
+        if inputs > 1 && element_bytes >= size_of::<f32>() {
+            MAX_STAGES - 1
+        } else {
+            MAX_STAGES
+        }
+    }
+
+    /// What a turn takes.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Turns {
+        /// Sequences.
+        pub sequences: usize,
+        /// Steps of each: all, or those of whole tiles.
+        pub steps: usize,
+        /// Tiles of each.
+        pub tiles: usize,
+        /// How many turns that makes: 1, unless a turn has one sequence.
+        pub turns: usize,
+    }
+
+    const fn at_least_1(number: usize) -> usize {
+        if number == 0 { 1 } else { number }
+    }
+
+    /// The turns of sequences of `len` steps, side by side in so many channels.
+    #[must_use]
+    pub const fn turns(len: usize, inner: usize, element_bytes: usize) -> Turns {
+        let most = at_least_1(columns::channels(element_bytes) / at_least_1(inner));
+        let tiles = at_least_1(len.div_ceil(TILE));
+        if tiles <= most {
+            Turns {
+                sequences: most / tiles,
+                steps: len,
+                tiles,
+                turns: 1,
+            }
+        } else {
+            Turns {
+                sequences: 1,
+                steps: most * TILE,
+                tiles: most,
+                turns: tiles.div_ceil(most),
+            }
+        }
+    }
+
+    /// How often a tensor has the sequences of a turn.
+    #[must_use]
+    pub const fn units(outer: usize, turns: &Turns) -> usize {
+        outer.div_ceil(at_least_1(turns.sequences))
+    }
+
+    /// Turns that a block should have, if there are as many.
+    const FEW_TURNS: usize = 8;
+
+    /// Units of a block, one after another: while it scans one, the next ones are on their way. There are to be some rounds of blocks, of
+    /// which the device has `at_once`.
+    #[must_use]
+    pub const fn units_of_block(units: usize, turns: &Turns, at_once: usize) -> usize {
+        const ROUNDS: usize = 4;
+        let most = at_least_1(FEW_TURNS / at_least_1(turns.turns));
+        let shared = at_least_1(units / at_least_1(ROUNDS * at_once));
+        if shared < most { shared } else { most }
+    }
+
+    /// How many vectors of padding a stage has before an element of the range: so lanes whose steps lie a power of two apart access
+    /// different banks.
+    #[inline(always)]
+    #[must_use]
+    pub const fn paddings(element: u32) -> u32 {
+        element / 128
+    }
+
+    /// Elements of an input in a stage: those of a turn, and as many more as let the first be anywhere in a vector.
+    #[must_use]
+    pub const fn stage(element_bytes: usize) -> usize {
+        let most = TILE * columns::channels(element_bytes) + vector(element_bytes);
+        most + paddings(most as u32) as usize * vector(element_bytes)
+    }
+
+    /// Aggregates in the line of a warp: of each virtual channel, and of each channel before a turn.
+    #[must_use]
+    pub const fn line(element_bytes: usize) -> usize {
+        columns::channels(element_bytes) + WARP_THREADS
+    }
+
+    /// Bytes of shared memory before the stages: what [`columns`] has there, and the lines.
+    #[must_use]
+    pub const fn bytes_before_stages(
+        aggregate_bytes: usize,
+        carry_bytes: usize,
+        element_bytes: usize,
+    ) -> usize {
+        let lines = WARPS * line(element_bytes) * aggregate_bytes;
+        columns::bytes_before_stages(aggregate_bytes, carry_bytes, element_bytes)
+            + lines.next_multiple_of(ACCESS_BYTES)
+    }
+
+    /// Bytes of shared memory in all, also for a strip of [`columns`].
+    #[must_use]
+    pub const fn shared_bytes(
+        inputs: usize,
+        aggregate_bytes: usize,
+        carry_bytes: usize,
+        element_bytes: usize,
+        stages: usize,
+    ) -> usize {
+        let own = bytes_before_stages(aggregate_bytes, carry_bytes, element_bytes)
+            + stages * inputs * stage(element_bytes) * element_bytes;
+        let serial = columns::shared_bytes(
+            inputs,
+            aggregate_bytes,
+            carry_bytes,
+            element_bytes,
+            SERIAL_STAGES,
+        );
+        if own > serial { own } else { serial }
+    }
+}
+
 /// What split scans have in common: see [`sharing`](crate::sharing).
 pub mod sharing {
     /// Words of shared memory for a ticket's tile.

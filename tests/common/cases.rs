@@ -106,6 +106,21 @@ fn column_cases() -> impl Iterator<Item = Case> {
         .into_iter()
 }
 
+/// Few channels: sequences of which a turn has many or a few, those of a whole turn, and of some.
+fn narrow_cases() -> impl Iterator<Item = Case> {
+    [2, 3, 5, 7, 16, 31].into_iter().flat_map(|inner| {
+        let turn = columns::channels(BYTES) / inner * columns::TILE;
+        [
+            Case::new(&[70, 3, inner], 1),
+            Case::new(&[37, columns::TILE + 1, inner], 1),
+            Case::new(&[3, turn - 1, inner], 1),
+            Case::new(&[4, turn, inner], 1),
+            Case::new(&[3, turn + 1, inner], 1),
+            Case::new(&[2, 4 * turn + columns::TILE + 9, inner], 1),
+        ]
+    })
+}
+
 /// Any rank and axis, empty tensors, and axes of extent 1.
 fn odd_cases() -> impl Iterator<Item = Case> {
     const SHAPES: &[&[usize]] = &[
@@ -130,6 +145,7 @@ fn odd_cases() -> impl Iterator<Item = Case> {
 pub fn all(operator: Operator) -> Vec<Case> {
     row_cases(operator)
         .chain(column_cases())
+        .chain(narrow_cases())
         .chain(odd_cases())
         .collect()
 }
@@ -147,6 +163,10 @@ pub fn small(operator: Operator) -> Vec<Case> {
         Case::new(&[2, 7, 6], 1),
         Case::new(&[1, columns::TILE, 36], 1),
         Case::new(&[2, (columns::MAX_STAGES + 1) * columns::TILE + 5, 33], 1),
+        // Narrow sequences, many of one tile, several of some; one of several turns, in which groups end.
+        Case::new(&[30, 5, 2], 1),
+        Case::new(&[9, columns::TILE + 5, 3], 1),
+        Case::new(&[1, 45 * columns::TILE + 5, 3], 1),
         // So long that each block of a split scan has more tiles than there is room for.
         Case::new(&[1, 24 * columns::TILE + 5, 36], 1),
     ]

@@ -471,6 +471,8 @@ fn batch_invariance(backend: &dyn Backend) -> Checked {
             (7, 33, 1),
             (5, 3000, 1),
             (5, 45, 3),
+            // Several turns of narrow columns; of two channels, one.
+            (3, 1500, 5),
             (
                 2,
                 3 * columns::TILE + 7,

@@ -104,6 +104,13 @@ pub fn lanes() -> Result<&'static dyn Backend, String> {
     gpu().map(|gpu| LANES.get_or_init(|| DeviceViews { gpu, forced }) as &dyn Backend)
 }
 
+/// Several tiles of few channels at once.
+pub fn narrow() -> Result<&'static dyn Backend, String> {
+    static NARROW: OnceLock<DeviceViews> = OnceLock::new();
+    let forced = Some(super::narrow as fn(_) -> _);
+    gpu().map(|gpu| NARROW.get_or_init(|| DeviceViews { gpu, forced }) as &dyn Backend)
+}
+
 /// The GPU as an engine.
 pub fn engine() -> Result<&'static Engine, String> {
     static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();

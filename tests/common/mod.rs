@@ -48,6 +48,16 @@ pub fn lanes(extents: Extents) -> Strategy {
     }
 }
 
+/// The strategy of narrow columns, where there are such.
+#[cfg(feature = "cuda")]
+pub fn narrow(extents: Extents) -> Strategy {
+    if plan::strategies(extents).contains(&Strategy::Narrow) {
+        Strategy::Narrow
+    } else {
+        plan::whole(extents)
+    }
+}
+
 /// A scan to be carried out.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {

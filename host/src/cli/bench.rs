@@ -110,6 +110,8 @@ enum StrategyChoice {
     Split,
     /// A lane takes a few channels of columns, some lanes a short row
     Lanes,
+    /// A block takes several tiles of few channels at once
+    Narrow,
 }
 
 /// A row of the results.
@@ -174,6 +176,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Outcome> {
             StrategyChoice::Split => plan::split(case.extents),
             StrategyChoice::Lanes if case.extents.inner == 1 => Strategy::ShortRows,
             StrategyChoice::Lanes => Strategy::Lanes,
+            StrategyChoice::Narrow => Strategy::Narrow,
         });
     }
     if let Some(path) = &arguments.json {

@@ -391,6 +391,7 @@ fn name(plan: &Plan) -> &'static str {
             Strategy::Columns => "columns",
             Strategy::Lanes => "lanes",
             Strategy::ShortRows => "short rows",
+            Strategy::Narrow => "narrow",
             Strategy::SplitRows => "split rows",
             Strategy::SplitColumns => "split columns",
         },
