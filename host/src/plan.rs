@@ -322,7 +322,8 @@ impl PlanBuilder {
         let Extents { outer, len, inner } = self.extents;
         let warps = (outer * inner).div_ceil(WARP_THREADS * lanes::channels(self.element_bytes()));
         let are_enough = warps >= WARPS_OF_LANES * limits.multiprocessors as usize;
-        len <= lanes::FEW_STEPS || len <= lanes::MOST_STEPS && are_enough
+        let are_side_by_side = inner > narrow::MOST_CHANNELS;
+        len <= lanes::FEW_STEPS || len <= lanes::MOST_STEPS && are_enough && are_side_by_side
     }
 
     /// Few channels, sequences of one length, turns that 32 bits count, a kernel for that, and as much shared memory as it asks for.
@@ -581,7 +582,8 @@ impl PlanBuilder {
             return None;
         }
         let units = narrow::units(outer, &turns);
-        let at_once = BLOCKS_PER_MULTIPROCESSOR * limits.multiprocessors as usize;
+        let blocks = narrow::blocks_per_multiprocessor(self.inputs());
+        let at_once = blocks * limits.multiprocessors as usize;
         let of_block = narrow::units_of_block(units, &turns, at_once);
         let numbers = [outer, len, inner, stages, of_block].map(|number| number as u64);
         Some(Launch {
@@ -590,7 +592,7 @@ impl PlanBuilder {
             block: columns::THREADS as u32,
             shared_bytes_used: shared(stages),
             shared_bytes: shared(stages),
-            registers: columns::REGISTERS,
+            registers: narrow::registers(self.inputs()),
             numbers: self.all_numbers(kernel, &numbers),
         })
     }

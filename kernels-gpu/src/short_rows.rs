@@ -14,7 +14,7 @@ use crate::{
     monoid::{Action, Carry, Monoid, Operator, Step},
     rows::Results,
     tile::Items,
-    tiling::{ACCESS_BYTES, WARP_THREADS, short_rows::WARPS},
+    tiling::{WARP_THREADS, short_rows::WARPS},
 };
 use cuda_std::{
     Global, Scalar, Shared, shared, thread,
@@ -82,11 +82,6 @@ pub unsafe fn scan_short_rows<S, E, D, const I: usize, const K: usize, const V: 
             is_there.then(|| row(k) * len + index::<D>(position + j, 1, len))
         };
 
-        // Lanes as far apart as the banks of shared memory go round begin with other elements of their vectors.
-        let turn = lane as usize / (WARP_THREADS * size_of::<u32>() / ACCESS_BYTES)
-            * size_of::<u32>()
-            / size_of::<E>()
-            % V;
         let mut elements = [S::PADDING_ELEMENTS.map(|element| [element; V]); K];
         if are_vectors {
             let mut k = 0;
@@ -117,12 +112,11 @@ pub unsafe fn scan_short_rows<S, E, D, const I: usize, const K: usize, const V: 
                 while k < K {
                     let mut j = 0;
                     while j < V {
-                        if let Some(at) = element_at(k, (j + turn) % V) {
+                        if let Some(at) = element_at(k, j) {
                             elements[k][i][j] = piece.buffer.read(at);
                         }
                         j += 1;
                     }
-                    elements[k][i] = turned(elements[k][i], V - turn);
                     k += 1;
                 }
                 i += 1;
@@ -192,10 +186,10 @@ pub unsafe fn scan_short_rows<S, E, D, const I: usize, const K: usize, const V: 
         while k < K {
             if !are_vectors {
                 // Each lane writes where it has read.
-                let vector = turned(order::<D, _, V>(emitted[k]), turn);
+                let vector = order::<D, _, V>(emitted[k]);
                 let mut j = 0;
                 while j < V {
-                    if let Some(at) = element_at(k, (j + turn) % V) {
+                    if let Some(at) = element_at(k, j) {
                         piece.buffer.write(at, vector[j]);
                     }
                     j += 1;
@@ -210,25 +204,6 @@ pub unsafe fn scan_short_rows<S, E, D, const I: usize, const K: usize, const V: 
             piece.store(output.add(start));
         }
     }
-}
-
-/// The values from number `first` on, and then those before it.
-#[inline(always)]
-fn turned<T: Copy, const V: usize>(values: [T; V], first: usize) -> [T; V] {
-    let mut turned = values;
-    let mut by = 1;
-    while by < V {
-        let from = turned;
-        let mut j = 0;
-        while j < V {
-            if first & by != 0 {
-                turned[j] = from[(j + by) % V];
-            }
-            j += 1;
-        }
-        by *= 2;
-    }
-    turned
 }
 
 /// What a lane learns of the other lanes of its row.

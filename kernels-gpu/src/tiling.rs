@@ -399,6 +399,18 @@ pub mod narrow {
         }
     }
 
+    /// Blocks that a multiprocessor can run at once, for an operator with so many inputs.
+    #[must_use]
+    pub const fn blocks_per_multiprocessor(inputs: usize) -> usize {
+        if inputs == 1 { 3 } else { 2 }
+    }
+
+    /// The most registers that a thread may have, so that as many blocks fit.
+    #[must_use]
+    pub const fn registers(inputs: usize) -> u32 {
+        super::registers(blocks_per_multiprocessor(inputs) * WARPS)
+    }
+
     /// What a turn takes.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Turns {
