@@ -227,7 +227,6 @@ impl Span {
 /// - `stages` is 2 or [`MAX_STAGES`](narrow::MAX_STAGES), and the launch has [`shared_bytes`](narrow::shared_bytes) of dynamic shared
 ///   memory for them.
 #[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "those of the kernels")]
 pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usize, const C: usize>(
     arrays: &Arrays<S, E, I, O>,
     outer: u64,
