@@ -17,7 +17,6 @@ use ptxscan_kernels::entry::call as call_kernel;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::any::Any;
-use std::collections::BTreeSet;
 
 /// What the plans are made for: an H200 with few of its multiprocessors, and a GPU with less shared memory (compute
 /// capability 8.6).
@@ -36,7 +35,7 @@ const DEVICES: [DeviceLimits; 2] = [
     },
 ];
 
-/// Runs each plan in so many schedules or more, for one device and strategy and another in turn; they have to agree to the last bit.
+/// Runs a call in so many schedules, for one device and strategy and another in turn; they have to agree to the last bit.
 pub struct Emulator {
     pub schedules: u64,
     /// Whether scans are carried out as gradients.
@@ -49,10 +48,7 @@ impl Backend for Emulator {
         if plans.is_empty() {
             return Ok(without_launch(call));
         }
-        // Each strategy has a turn.
-        let strategies = plans.iter().map(kernels).collect::<BTreeSet<_>>().len() as u64;
-        let schedules = self.schedules.max(strategies);
-        let mut runs = seeds(call, schedules).zip(plans.iter().cycle());
+        let mut runs = seeds(call, self.schedules).zip(plans.iter().cycle());
         let (first, plan) = runs.next().ok_or("no schedules")?;
         let (results, _) = emulate(plan, call, offsets, first, None)?;
         // On a GPU there is one NaN; here it depends on which of two operands comes first.
@@ -85,7 +81,7 @@ pub fn seeds(call: &Call, count: u64) -> impl Iterator<Item = u64> + use<> {
 }
 
 /// The plans of a call that ask for launches: with each strategy for one device, then for another, as far as they can carry
-/// them out. Calls begin with one device or the other.
+/// them out. Calls begin with one device or the other, and go on from the first strategy to one or another.
 pub fn plans(call: &Call, gradient: bool) -> Checked<Vec<Plan>> {
     let operation = if gradient {
         Operation::new(Operator::AffineScan, call.operation.direction.opposite())
@@ -96,7 +92,9 @@ pub fn plans(call: &Call, gradient: bool) -> Checked<Vec<Plan>> {
     let mut plans = Vec::new();
     let first = call.extents().elements();
     for device in (0..DEVICES.len()).map(|k| DEVICES[(first + k) % DEVICES.len()]) {
-        for &strategy in builder.strategies() {
+        let (whole, others) = (&builder.strategies()[..1], &builder.strategies()[1..]);
+        let (before, after) = others.split_at(first / DEVICES.len() % others.len());
+        for &strategy in whole.iter().chain(after).chain(before) {
             match builder.strategy(Some(strategy)).build(&device) {
                 Some(plan @ Plan::Scan { .. }) => plans.push(plan),
                 Some(_) => return Ok(Vec::new()),
