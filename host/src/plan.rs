@@ -582,8 +582,7 @@ impl PlanBuilder {
             return None;
         }
         let units = narrow::units(outer, &turns);
-        let blocks = narrow::blocks_per_multiprocessor(self.inputs());
-        let at_once = blocks * limits.multiprocessors as usize;
+        let at_once = BLOCKS_PER_MULTIPROCESSOR * limits.multiprocessors as usize;
         let of_block = narrow::units_of_block(units, &turns, at_once);
         let numbers = [outer, len, inner, stages, of_block].map(|number| number as u64);
         Some(Launch {
@@ -592,7 +591,7 @@ impl PlanBuilder {
             block: columns::THREADS as u32,
             shared_bytes_used: shared(stages),
             shared_bytes: shared(stages),
-            registers: narrow::registers(self.inputs()),
+            registers: columns::REGISTERS,
             numbers: self.all_numbers(kernel, &numbers),
         })
     }

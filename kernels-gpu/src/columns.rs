@@ -108,7 +108,7 @@ pub unsafe fn scan_columns<
     E: Scalar,
     D: Order,
 {
-    let (outer, len, inner) = (outer as usize, len as usize, inner as usize);
+    let (outer, inner) = (outer as usize, inner as usize);
     let (stages, options) = (stages as u32, Options(options));
     let strip = block::index();
     if strip >= strips(outer, inner, size_of::<E>()) {
@@ -123,46 +123,12 @@ pub unsafe fn scan_columns<
         }
         careful = true;
     }
+    let lane = thread::thread_idx_x() as usize % WARP_THREADS;
+    let warp = thread::thread_idx_x() / WARP_THREADS as u32;
+
     // At least 1: a division that cannot panic leaves no panic in the PTX.
     let across = inner.div_ceil(WARP_THREADS * C).max(1);
     let (outer, channel) = (strip / across, strip % across * (WARP_THREADS * C));
-    // SAFETY: says the caller; the strip is one of the tensor's, and no other block scans it.
-    unsafe {
-        scan_strip::<S, E, D, I, O, V, C>(
-            arrays, outer, len, inner, channel, stages, options, layouts, careful,
-        );
-        if let Some(flags) = &flags
-            && thread::thread_idx_x() == 0
-        {
-            flags.lower(strip);
-        }
-    }
-}
-
-/// Scans the strip of the channels from `channel` on of outer index `outer`. If `careful`, at once in serial order.
-///
-/// # Safety
-/// As [`scan_columns`], but for the grid: one block scans the strip. All its threads call it together, and have passed a barrier since they
-/// last accessed the shared memory.
-#[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "those of the kernels")]
-pub unsafe fn scan_strip<S, E, D, const I: usize, const O: usize, const V: usize, const C: usize>(
-    arrays: &Arrays<S, E, I, O>,
-    outer: usize,
-    len: usize,
-    inner: usize,
-    channel: usize,
-    stages: u32,
-    options: Options,
-    layouts: [S::Layout; I],
-    mut careful: bool,
-) where
-    S: Operator<E, I, O>,
-    E: Scalar,
-    D: Order,
-{
-    let lane = thread::thread_idx_x() as usize % WARP_THREADS;
-    let warp = thread::thread_idx_x() / WARP_THREADS as u32;
     // SAFETY: shared memory holds two sets of aggregates, a carry for each channel, a word for each warp, and the stages. The
     // strip lies in the arrays; only this block writes it. All threads of the block go through the same tiles, so that
     // they are together at each barrier and vote.
@@ -184,7 +150,7 @@ pub unsafe fn scan_strip<S, E, D, const I: usize, const O: usize, const V: usize
             shared::dynamic_shared_mem::<E>()
                 .add(before / size_of::<E>() + number as usize * (I * TILE * WARP_THREADS * C))
         };
-        let span = arrays.span(options, outer, len);
+        let span = arrays.span(options, outer, len as usize);
         let Span { len, .. } = span;
         let tiles = len.div_ceil(TILE);
         let mut view = Strip::<S, E, D, I, V, C, O>::new(arrays, options, span, channel, inner);
@@ -349,6 +315,12 @@ pub unsafe fn scan_strip<S, E, D, const I: usize, const O: usize, const V: usize
                         arrays.last.write(sequence + c, carries[c]);
                     }
                     c += 1;
+                }
+                if let Some(flags) = &flags
+                    && warp == 0
+                    && lane == 0
+                {
+                    flags.lower(strip);
                 }
                 break;
             }

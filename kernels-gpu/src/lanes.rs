@@ -48,15 +48,46 @@ pub unsafe fn scan_lanes<S, E, D, const I: usize, const O: usize, const V: usize
     let thread = thread::thread_idx_x() as usize;
     let lane = thread % WARP_THREADS;
     let first = (block::index() * THREADS + thread - lane) * C;
-    let sequences = outer * inner;
-    if first >= sequences {
-        return;
+    let end = outer * inner;
+    if first < end {
+        // SAFETY: says the caller; the sequences are the warp's.
+        unsafe {
+            scan_sequences::<S, E, D, I, O, C>(
+                arrays, options, first, end, lane, len, inner, false,
+            );
+        }
     }
+}
+
+/// Scans as many sequences from number `first` on as the warp's lanes have channels, as far as they come before `end`. If `careful`, at once
+/// in serial order.
+///
+/// # Safety
+/// As [`scan_lanes`], but for the grid: no other thread accesses what the sequences have in the outputs. All lanes of the warp call it
+/// together, each with its number; `first < end`.
+#[inline(always)]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "those of the kernels, and what a warp has of them"
+)]
+pub unsafe fn scan_sequences<S, E, D, const I: usize, const O: usize, const C: usize>(
+    arrays: &Arrays<S, E, I, O>,
+    options: Options,
+    first: usize,
+    end: usize,
+    lane: usize,
+    len: usize,
+    inner: usize,
+    mut careful: bool,
+) where
+    S: Operator<E, I, O>,
+    E: Scalar,
+    D: Order,
+{
     // SAFETY: the sequences lie in the arrays; only this lane writes them. The warp's lanes go through the same tiles, and vote together.
     unsafe {
-        let channels = Channels::<S, E, D, I, O, C>::new(arrays, first, lane, outer, len, inner);
+        let channels = Channels::<S, E, D, I, O, C>::new(arrays, first, end, lane, len, inner);
         let tiles = len.div_ceil(TILE);
-        let mut careful = false;
         loop {
             let mut carries = channels.carries(|sequence| arrays.start(options, sequence, len));
             let mut chains = carries.map(Chain::<S::Aggregate, GROUP>::new);
@@ -176,7 +207,7 @@ struct Channels<S: Operator<E, I, O>, E: Scalar, D, const I: usize, const O: usi
 impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const O: usize, const C: usize>
     Channels<S, E, D, I, O, C>
 {
-    /// Those of lane `lane` of a warp whose first sequence has number `first`.
+    /// Those of lane `lane` of a warp whose first sequence has number `first`, as far as they come before `end`.
     ///
     /// # Safety
     /// The arrays have all the sequences, of which there is one at least.
@@ -184,8 +215,8 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const O: usize, 
     unsafe fn new(
         arrays: &Arrays<S, E, I, O>,
         first: usize,
+        end: usize,
         lane: usize,
-        outer: usize,
         len: usize,
         inner: usize,
     ) -> Self {
@@ -206,7 +237,7 @@ impl<S: Operator<E, I, O>, E: Scalar, D: Order, const I: usize, const O: usize, 
             starts: [0; C],
             first: first + if is_aligned { lane * C } else { lane },
             apart: if is_aligned { 1 } else { WARP_THREADS },
-            end: outer * inner,
+            end,
             is_aligned,
             len,
             inner,

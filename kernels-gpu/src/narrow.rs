@@ -7,21 +7,21 @@
 //!
 //! The tiles are joined as [`Chain`](crate::chain::Chain) joins them, but side by side: each lane composes the aggregates of those before
 //! its own in the group, and takes what enters the turn through the groups that end before. So the results are those of
-//! [`columns`](crate::columns), to the bit. Where some carry comes out infinite or NaN, that is who scans the sequences once more.
+//! [`columns`](crate::columns), to the bit. Where some carry comes out infinite or NaN, the block's sequences are
+//! scanned once more, each by a [lane](crate::lanes).
 
 use crate::{
     arrays::{Arrays, Options},
     block,
-    columns::scan_strip,
     direction::{Direction, Order, index},
-    layout::{Layout, Strided},
+    lanes::scan_sequences,
     monoid::{Action, Carry, Monoid, Operator},
     slots::{Slots, words},
     strip::{Results, compose},
     tiling::{
         WARP_THREADS,
         columns::{self, GROUP, STEPS, THREADS, TILE, WARPS},
-        narrow::{self, SERIAL_STAGES, Turns, paddings, turns},
+        narrow::{self, Turns, paddings, turns},
     },
 };
 use core::marker::PhantomData;
@@ -595,28 +595,26 @@ pub unsafe fn scan_narrow<S, E, D, const I: usize, const O: usize, const V: usiz
                 current + 1
             };
         }
-        // Where `columns` has its votes: it writes there after a barrier.
+        // Behind the aggregates, where `columns` has its votes.
         let votes = shared
             .add((2 * words::<S::Aggregate>() * WARPS + words::<Carry<S>>()) * (WARP_THREADS * C));
         if block::all(votes, finite) {
             return;
         }
-        let mut sequence = first_unit * sequences;
-        while sequence < outer.min(end_unit * sequences) {
-            // What is scanned before has no more use for the shared memory.
-            thread::sync_threads();
-            scan_strip::<S, E, D, I, O, V, C>(
+        let end = outer.min(end_unit * sequences) * inner;
+        let mut first = first_unit * sequences * inner + (warp as usize * WARP_THREADS);
+        while first < end {
+            scan_sequences::<S, E, D, I, O, 1>(
                 arrays,
-                sequence,
+                options,
+                first,
+                end,
+                lane as usize,
                 len,
                 inner,
-                0,
-                SERIAL_STAGES as u32,
-                options,
-                [S::Layout::of(Strided::default()); I],
                 true,
             );
-            sequence += 1;
+            first += THREADS;
         }
     }
 }

@@ -386,9 +386,6 @@ pub mod narrow {
     pub const MOST_CHANNELS: usize = WARP_THREADS - 1;
     /// Ranges in shared memory, at most.
     pub const MAX_STAGES: usize = 3;
-    /// Ranges in shared memory of the strip that is scanned again in serial order, a tile at a time.
-    pub const SERIAL_STAGES: usize = 2;
-
     /// How many ranges in shared memory keep the memory busy, with two blocks on a multiprocessor.
     #[must_use]
     pub const fn best_stages(inputs: usize, element_bytes: usize) -> usize {
@@ -397,18 +394,6 @@ pub mod narrow {
         } else {
             MAX_STAGES
         }
-    }
-
-    /// Blocks that a multiprocessor can run at once, for an operator with so many inputs.
-    #[must_use]
-    pub const fn blocks_per_multiprocessor(inputs: usize) -> usize {
-        if inputs == 1 { 3 } else { 2 }
-    }
-
-    /// The most registers that a thread may have, so that as many blocks fit.
-    #[must_use]
-    pub const fn registers(inputs: usize) -> u32 {
-        super::registers(blocks_per_multiprocessor(inputs) * WARPS)
     }
 
     /// What a turn takes.
@@ -502,7 +487,7 @@ pub mod narrow {
             + lines.next_multiple_of(ACCESS_BYTES)
     }
 
-    /// Bytes of shared memory in all, also for a strip of [`columns`].
+    /// Bytes of shared memory in all.
     #[must_use]
     pub const fn shared_bytes(
         inputs: usize,
@@ -511,16 +496,8 @@ pub mod narrow {
         element_bytes: usize,
         stages: usize,
     ) -> usize {
-        let own = bytes_before_stages(aggregate_bytes, carry_bytes, element_bytes)
-            + stages * inputs * stage(element_bytes) * element_bytes;
-        let serial = columns::shared_bytes(
-            inputs,
-            aggregate_bytes,
-            carry_bytes,
-            element_bytes,
-            SERIAL_STAGES,
-        );
-        if own > serial { own } else { serial }
+        bytes_before_stages(aggregate_bytes, carry_bytes, element_bytes)
+            + stages * inputs * stage(element_bytes) * element_bytes
     }
 }
 
