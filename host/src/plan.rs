@@ -312,7 +312,8 @@ impl PlanBuilder {
     fn can_use_short_rows(&self) -> bool {
         let kernel = self.kernel(Strategy::ShortRows);
         kernel.is_some_and(|kernel| {
-            let is_short = self.extents.len <= short_rows::most_steps(kernel.element_bytes);
+            let most = short_rows::most_steps(kernel.element_bytes);
+            let is_short = (1..=most).contains(&self.extents.len);
             self.extents.inner == 1 && self.packed.is_none() && is_short
         })
     }
@@ -329,7 +330,8 @@ impl PlanBuilder {
     /// Few channels, sequences of one length, turns that 32 bits count, a kernel for that, and as much shared memory as it asks for.
     fn can_use_narrow(&self, limits: &DeviceLimits) -> bool {
         let is_narrow = strategies(self.extents).contains(&Strategy::Narrow);
-        is_narrow && self.packed.is_none() && self.narrow(limits).is_some()
+        let has_steps = self.extents.len > 0;
+        is_narrow && has_steps && self.packed.is_none() && self.narrow(limits).is_some()
     }
 
     /// Rule 6: but where few blocks keep less of the device busy than lanes that have a channel keep of split strips.

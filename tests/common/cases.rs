@@ -86,7 +86,6 @@ fn column_cases() -> impl Iterator<Item = Case> {
         strip + 1,
         2 * strip + 1,
         strip + rows::vector(BYTES),
-        257,
     ]);
     let units = [
         columns::STEPS,
