@@ -3,11 +3,11 @@
 //! | module | what |
 //! |---|---|
 //! | [`entry`] | the kernels by name, and the order of their arguments |
-//! | [`rows`], [`columns`] | the strategies for whole sequences, a block each; also for gradients |
-//! | [`lanes`] | the strategy for many short sequences, which a lane takes through all steps |
-//! | [`short_rows`] | the strategy for short rows, of which a warp takes many at once |
-//! | [`narrow`] | the strategy for few channels |
 //! | [`split_rows`], [`split_columns`] | the strategies for few long sequences, whose tiles all blocks share; in columns also for gradients |
+//! | [`short_rows`] | the strategy for short rows, of which a warp takes many at once |
+//! | [`narrow`] | the strategy for few channels, of which a block takes several tiles at once |
+//! | [`lanes`] | the strategy for many short sequences, which a lane takes through all steps |
+//! | [`rows`], [`columns`] | the strategies for whole sequences, a block each; also for gradients |
 //! | [`look_back`] | how blocks that share a row learn what enters their tiles |
 //! | [`sharing`] | tickets for tiles, and what blocks publish |
 //! | [`tile`], [`strip`] | a thread's part of a tile: guarded, vectorised loads and stores |
