@@ -324,7 +324,7 @@ const DISASSEMBLED: &str = "sm_90";
 
 /// Accesses with a cache policy name a descriptor, a pair of uniform registers. Where they run out, `ptxas` 13.0 can name an odd one, which
 /// is none: an illegal instruction, if it is ever met. Nothing is looked at without an `nvdisasm`, named by `NVDISASM`.
-fn descriptors_exist(cubin: &Path) -> Checked {
+fn descriptors_exist(cubin: &Path) -> Result<(), Failed> {
     let Some(nvdisasm) = env::var_os("NVDISASM") else {
         return Ok(());
     };
