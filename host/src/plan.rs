@@ -7,9 +7,11 @@
 //! 4. A block scans a row with as many warps as the row's length can use, or fewer ([`rows::block_warps`], [`rows::packed_block_warps`]
 //!    and [`Strategy::Rows`]), or a strip of neighbouring channels with as many tiles in shared memory as are fastest
 //!    ([`columns::best_stages`]), or as it can hold ([`Strategy::Columns`]). So are gradients computed.
-//! 5. But where columns have few steps, and there are enough of them, a lane scans its channels alone ([`Strategy::Lanes`]); and rows that
-//!    are so short that a warp holds one or more of them are scanned by a few lanes each ([`Strategy::ShortRows`]).
-//! 6. Where there are few channels, a block scans several tiles of them at once ([`Strategy::Narrow`]), unless more is gained by rule 7.
+//! 5. But where columns have few steps, and there are enough of them, side by side in more than a few channels, a lane scans its channels
+//!    alone ([`Strategy::Lanes`]), and of hardly any steps always; and rows that are so short that a warp holds one or more of them are
+//!    scanned by a few lanes each ([`Strategy::ShortRows`]).
+//! 6. Where there are few channels, a block scans several tiles of them at once ([`Strategy::Narrow`]), unless that makes few blocks and rule 7
+//!    gains something.
 //! 7. And where there are so few rows or strips that the device would not be kept busy by them, their tiles are spread over as many
 //!    blocks as the device can run at once ([`Strategy::SplitRows`], [`Strategy::SplitColumns`]), if a block has as much shared memory,
 //!    if the sequences are not packed, and if there are kernels for that: there are none for masks and layouts, and none that split the
@@ -321,7 +323,9 @@ impl PlanBuilder {
     /// Rule 5.
     fn gains_by_lanes(&self, limits: &DeviceLimits) -> bool {
         let Extents { outer, len, inner } = self.extents;
-        let warps = (outer * inner).div_ceil(WARP_THREADS * lanes::channels(self.element_bytes()));
+        let warps = outer
+            .saturating_mul(inner)
+            .div_ceil(WARP_THREADS * lanes::channels(self.element_bytes()));
         let are_enough = warps >= WARPS_OF_LANES * limits.multiprocessors as usize;
         let are_side_by_side = inner > narrow::MOST_CHANNELS;
         len <= lanes::FEW_STEPS || len <= lanes::MOST_STEPS && are_enough && are_side_by_side
@@ -541,7 +545,7 @@ impl PlanBuilder {
         let numbers = [outer, len, inner].map(|number| number as u64);
         Some(Launch {
             kernel,
-            grid: grid(lanes::blocks(outer * inner, kernel.element_bytes) as u64)?,
+            grid: grid(lanes::blocks(outer.checked_mul(inner)?, kernel.element_bytes) as u64)?,
             block: lanes::THREADS as u32,
             shared_bytes_used: 0,
             shared_bytes: 0,
@@ -1262,6 +1266,11 @@ mod tests {
         }
         assert_eq!(grid(x), Some((x as u32, 1)));
         assert_eq!(grid(x * y + 1), None);
+        // So many channels that no number counts them.
+        for strategy in [None, Some(Strategy::Lanes)] {
+            let builder = builder(Operation::CUMSUM, extents(1 << 62, 2, 4)).strategy(strategy);
+            assert_eq!(builder.build(&H200), None, "{strategy:?}");
+        }
         // Two steps each of more rows than a grid has blocks.
         let extents = extents((x * y) as usize + 1, 2, 1);
         let builder = builder(Operation::CUMSUM, extents).strategy(Some(Strategy::Rows));
